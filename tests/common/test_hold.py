@@ -6,9 +6,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,8 +17,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._app import hold_socket
+from deviceplugin._app.hold_folder import FOLDER, instance
 from deviceplugin._app.hold_socket import HoldSocket, ShortPath
-from deviceplugin._app.holding import FOLDER, instance
 from deviceplugin._attribution.hold_file import HoldFile
 from deviceplugin._attribution.holds import MOST, HoldError, make
 from deviceplugin._config.loading import load
@@ -30,11 +28,10 @@ from deviceplugin.model._device import Attribute
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Pod
 from full_disk import full_disk
+from holding import WHY, ask, reasons, running, states
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
-QUICK = timedelta(milliseconds=50)
-WHY = "its fan is replaced"
 HELD = f"held: {WHY}"
 
 
@@ -67,34 +64,9 @@ def lamp(name: str, *hardware: str, share_of: str = "", **facts: Attribute) -> d
     return dp.Device(name, hardware=hardware, share_of=share_of, attributes=facts)
 
 
-@contextmanager
-def running(kubelet: Kubelet, *plugins: dp.Plugin, **changes: object) -> Iterator[Node]:
-    settings = {"pod_resources_interval": QUICK, **changes}
-    with kubelet.running(*plugins, **settings) as node:
-        eventually(lambda: not node.host.ready(), "the plugin to be ready")
-        yield node
-
-
-def ask(node: Node, do: str, device: str = "", **more: object) -> Mapping[str, Any]:
-    return node.host.ask_hold({"do": do, "device": device, "reason": WHY, **more})
-
-
-def states(node: Node) -> dict[str, str]:
-    return {one["device"]: one["state"] for one in ask(node, "list")["holds"]}
-
-
 def hold(node: Node, device: str, **more: object) -> None:
     ask(node, "hold", device, **more)
     eventually(lambda: states(node)[device] == "let go")
-
-
-def reasons(node: Node) -> dict[str, str]:
-    return {
-        one["id"]: one["reason"]
-        for each in node.host.inventory()["resources"]
-        for one in each["devices"]
-        if not one["healthy"]
-    }
 
 
 def test_a_held_device_is_let_go_and_given_to_no_pod_until_its_release(kubelet: Kubelet) -> None:

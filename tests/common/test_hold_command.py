@@ -11,7 +11,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.__main__ import main
-from deviceplugin._app.holding import FOLDER
+from deviceplugin._app.hold_folder import FOLDER
 from deviceplugin._platform.clock import Clock
 from deviceplugin.tools.hold import _cli
 from deviceplugin_testing.fixture import Kubelet
@@ -161,3 +161,38 @@ def test_a_release_that_the_plugin_refuses_fails(kubelet: Kubelet, run: Run) -> 
         assert 0 == run("hold", "a", "--reason=x")[0]
         said = "deviceplugin release: a stays held: it is not ready: it is hot\n"
         assert (1, "", said) == run("release", "a")
+
+
+class Mended(ScriptedPlugin):
+    """A plugin whose reset makes everything healthy, or fails for ever."""
+
+    objection = ""
+
+    @override
+    def reset(self, devices: Sequence[dp.Device]) -> None:
+        if self.objection:
+            raise dp.DiscoveryError(self.objection)
+        self.set("a")
+
+
+@pytest.mark.parametrize(
+    ("option", "objection", "expected"),
+    [
+        ("--reset", "", (0, "a is reset", "reset")),
+        ("--repair", "", (0, "a is released", None)),
+        ("--repair", "it is stuck", (1, None, "not repaired: it is stuck")),
+    ],
+)
+def test_a_device_is_reset_by_a_command(
+    kubelet: Kubelet, run: Run, option: str, objection: str, expected: tuple[int, str, str]
+) -> None:
+    plugin = Mended(dp.Device("a", health=dp.Health.unhealthy("no light")))
+    plugin.objection = objection
+    with kubelet.running(plugin, repair_tries=1) as node:
+        node.wait_for(RESOURCE, set(), {"a"})
+        eventually(lambda: not node.host.ready())
+        status, out, said = run("hold", "a", "--reason=ticket 12", option, "--wait")
+        last = out.splitlines()[-1]
+        state = next((one["state"] for one in node.host.inventory()["holds"]), None)
+        assert expected == (status, None if status else last, state)
+        assert (not objection) or f"deviceplugin hold: not repaired: {objection}" in said

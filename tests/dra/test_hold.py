@@ -83,3 +83,26 @@ def test_all_shares_of_a_device_are_held(root: Path) -> None:
         ask(node, "hold", "gary")
         eventually(lambda: [len(one) for one in taints(node).values()] == [1])
         eventually(lambda: state(node) == "let go")
+
+
+def test_taints_say_why_in_a_word(root: Path) -> None:
+    sick = dp.Device("gary", health=dp.Health.unhealthy("XID 79", "xid_79"))
+    odd = dp.Device("gina", health=dp.Health.unhealthy("?", f" {70 * 'x'}: ü/"))
+    plugin = ScriptedPlugin("gary", "gina", resource=RESOURCE)
+    with served(root, plugin, protocol="dra") as node:
+        node.await_offer()
+        names = {one: place_of(node, one)[1] for one in ("gary", "gina")}
+        plugin.set(sick, odd)
+
+        def found(one: str) -> list[tuple[str, str, str]]:
+            all_of_it = taints(node)[names[one]]
+            return [(t["key"], t.get("value", ""), t["timeAdded"]) for t in all_of_it]
+
+        ((key, value, since),) = eventually(lambda: found("gary"))
+        assert (f"{DRIVER}/unhealthy", "xid_79") == (key, value)
+        assert [62 * "x"] == [value for _, value, _ in found("gina")]  # a blank was before it
+        plugin.set(dp.Device("gary", health=dp.Health.unhealthy("XID 119", "xid_119")), odd)
+        # Another cause is no other taint: what a claim tolerates for some time goes on.
+        eventually(lambda: found("gary") == [(f"{DRIVER}/unhealthy", "xid_119", since)])
+        ask(node, "hold", "gary")
+        eventually(lambda: [one[:2] for one in found("gary")] == [(f"{DRIVER}/held", "hold")])

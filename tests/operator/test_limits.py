@@ -210,6 +210,7 @@ BAD: list[tuple[Json, str]] = [
     (entry(cdi=["a.b/c=all"]), f"{A1}cdi: a.b/c=all is not among the cdi"),
     (entry(annotations={"cdi.k8s.io/x": "y"}), f"{A1}annotations: cdi.k8s.io/x is not among"),
     (entry(health={"command": ["sh", "-c", "x"]}), f"{A1}health.command: sh is not among"),
+    (entry(health={"reset": ["sh", "-c", "x"]}), f"{A1}health.reset: sh is not among"),
     (of("generic", domain=["nvidia.com"]), "spec.generic.domain: nvidia.com is not among"),
     (of("gopher", resource="nvidia.com/gpu"), "spec.gopher.resource: nvidia.com/gpu is not"),
     (of("simulated", resource="amd.com/gpu"), "spec.simulated.resource: amd.com/gpu is not"),

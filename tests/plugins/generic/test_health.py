@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
+from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration.entries import Check
+from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_generic.discovery.tree import Roots, Tree
+from deviceplugin_testing.fixture import Kubelet
 from discovered import found
 from generic.plugin import Machine
+from holding import QUICK, ask, reasons, running, states
 from patience import PATIENCE, eventually
 
 NULL = Match(nodes=(dp.DeviceNode("/dev/null"),), paths=("/dev/null",))
@@ -192,3 +196,26 @@ def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
     assert {"ab-x1::0", "ab-x2::0"} == prefer(2)
     assert {"ab-x1::0", "ab-x2::1"} == prefer(2, "ab-x2::1")
     assert 5 == len(prefer(9, "ab-x2::1"))
+
+
+def test_a_device_is_reset_by_the_command_of_its_entry(kubelet: Kubelet, tmp_path: Path) -> None:
+    broken, script = tmp_path / "broken", 'test ! -e "$0"'
+    broken.touch()
+    entry = f"""
+name: lamp
+groups: [{{count: 2, paths: [{{path: /dev/null}}]}}]
+health:
+  interval: 1ms
+  command: [sh, -c, '{script}', '{broken}']
+  reset: [sh, -c, 'rm "$0" && echo "$DEVICE_PATH" > "$1"', '{broken}', '{tmp_path}/log']
+"""
+    other = "{name: other, groups: [{paths: [{path: /dev/zero}]}]}"
+    settings = GenericSettings(device=Devices.parse([entry, other]))
+    with running(kubelet, GenericPlugin(settings), discovery_interval=QUICK) as node:
+        eventually(lambda: len(reasons(node)) == 2, lambda: str(node.host.inventory()))
+        ask(node, "hold", next(iter(reasons(node))), then="release")
+        eventually(lambda: not (states(node) or reasons(node)), lambda: str(states(node)))
+        assert "/dev/null\n" == (tmp_path / "log").read_text()
+        (unit,) = (id_ for name, id_ in node.host._holding.there() if name == "devic.es/other")
+        with pytest.raises(dp.DiscoveryError, match="its entry has no health"):
+            ask(node, "hold", unit, then="release")

@@ -198,6 +198,33 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
+    reset_timeout: float = 120.0
+    """Seconds that ``reset`` may take. Until it has returned, its devices are not released."""
+
+    def reset(self, devices: Sequence[Device]) -> None:
+        """Reset ``devices``, all of one hold, which may be unhealthy because of what this repairs.
+
+        If overridden, ``deviceplugin hold --reset`` and ``auto-repair`` can use it. It is called
+        only while the devices are held, no pod has any part of their hardware, and ``let_go`` has
+        succeeded; in a thread of its own, for one hold at a time. It must be idempotent: after a
+        crash it is called again, a limited number of times. Then ``discover`` checks the devices.
+
+        Raises:
+            DevicePluginError: They are not reset. They stay held, and the operator sees why.
+        """
+        raise NotImplementedError
+
+    def reset_reaches(self, devices: Sequence[Device]) -> Iterable[str]:  # noqa: ARG002
+        """Return what hardware a reset of ``devices`` resets too, as ``Device.hardware`` has it.
+
+        Such as the other functions of a PCI slot. Nothing is reset unless those are held and let go
+        too. It is called before each reset, for at most 5 s, and when a reset is asked for.
+
+        Raises:
+            DevicePluginError: It is not known, or these cannot be reset: the request is refused.
+        """
+        return ()
+
     def metrics(self) -> "Iterable[Metric]":
         """Return metrics of the plugin's own, as families of ``prometheus_client.core``.
 

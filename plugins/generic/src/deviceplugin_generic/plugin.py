@@ -24,6 +24,8 @@ from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Roots, Tree
 
 Overlap = Literal["allow", "first", "refuse"]
+_MARGIN: Final = 5.0
+"""Seconds for what is not the command in a reset."""
 _GROUP: Final = ", and an IOMMU group has one holder: select it in one entry"
 
 
@@ -180,6 +182,31 @@ class GenericPlugin(dp.Plugin):
         }
         policy: Policy = "spread" if all(share.policy == "spread" for share in known) else "packed"
         return Shares(places, policy, distinct=True).prefer(available, required, size)
+
+    @property
+    @override
+    def reset_timeout(self) -> float:  # type: ignore[override] # that of the slowest entry
+        entries = self._configuration.entries
+        return _MARGIN + max((one.health.reset_timeout for one in entries), default=0.0)
+
+    @override
+    def reset_reaches(self, devices: Sequence[dp.Device]) -> Iterable[str]:
+        for share in self._real(devices):
+            if not share.check.reset:
+                raise dp.DiscoveryError(f"{share.device.id}: its entry has no health.reset")
+        return ()
+
+    @override
+    def reset(self, devices: Sequence[dp.Device]) -> None:
+        for share in self._real(devices):
+            self._checker.reset(share.origin, share.check, share.known)
+
+    def _real(self, devices: Sequence[dp.Device]) -> list[Share]:
+        """Return one share of each real device; DiscoveryError if one is not there."""
+        if gone := next((one.id for one in devices if one.id not in self._shares), ""):
+            raise dp.DiscoveryError(f"{gone} is not there")
+        shares = [self._shares[one.id] for one in devices]
+        return [*{one.origin: one for one in shares}.values()]
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:

@@ -17,7 +17,7 @@ import deviceplugin as dp
 from deviceplugin.kit import configuration
 from deviceplugin_simulated import control
 from deviceplugin_simulated.control import Control
-from deviceplugin_simulated.life import State, Trouble
+from deviceplugin_simulated.life import Action, Event, State, Trouble
 from deviceplugin_simulated.scenario import load
 from deviceplugin_simulated.settings import SimulatedSettings
 
@@ -126,6 +126,17 @@ class SimulatedPlugin(dp.Plugin):
             self._changed.wait_for(lambda: self._stopped, seconds)
 
     @override
+    def reset(self, devices: Sequence[dp.Device]) -> None:
+        """Do the same as ``recover``. It hangs as the plugin does, and needs what is plugged in."""
+        state = self._state_when_awake()
+        ids = [one.id for one in devices]
+        if gone := next((one for one in ids if state.of(one).unplugged), ""):
+            raise dp.DiscoveryError(f"{gone} is unplugged")
+        with self._changed:
+            self._life.add(Event(self.now, Action.RECOVER, ids))
+            self._life.advance(self.now)
+
+    @override
     def changes(self, stop: Flag) -> Iterator[None]:
         with self._control.listening() if self._control else nullcontext():
             yield
@@ -193,7 +204,7 @@ class SimulatedPlugin(dp.Plugin):
 
 def _as_it_is(device: dp.Device, trouble: Trouble) -> dp.Device:
     if trouble.sickness:
-        return replace(device, health=dp.Health.unhealthy(trouble.sickness))
+        return replace(device, health=dp.Health.unhealthy(trouble.sickness, "simulated"))
     return replace(device, health=dp.Health.degraded(trouble.wear)) if trouble.wear else device
 
 

@@ -67,7 +67,11 @@ def _words(options: argparse.Namespace) -> list[str]:
     """Return the arguments of the command in the pod."""
     given = {name: getattr(options, name, None) for name in ("reason", "resource", "output")}
     words = [f"--{name}={value}" for name, value in given.items() if value]
-    flags = [name for name in ("all", "wait", "dry_run") if getattr(options, name, False)]
+    flags = [
+        name
+        for name in ("all", "reset", "repair", "wait", "dry_run")
+        if getattr(options, name, False)
+    ]
     words += [f"--{name.replace('_', '-')}" for name in flags]
     words += [f"--timeout={options.timeout:g}s"] if "wait" in flags else []
     return [*words, "--", options.device] if options.device else words

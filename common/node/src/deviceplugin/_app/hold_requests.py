@@ -1,12 +1,13 @@
 """What an operator asks for: to hold devices, to release them, and to list what is held."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from deviceplugin._app.holding import RELEASING, Holding, Progress
-from deviceplugin._attribution.holds import MOST, Hold, HoldError, make
+from deviceplugin._app.hold_progress import RELEASING, Progress
+from deviceplugin._app.holding import Holding
+from deviceplugin._attribution.holds import MOST, Hold, HoldError, Then, make
 
 _TIMEOUT: Final = 30.0
 """Seconds for a plugin to check a device before its release."""
@@ -29,11 +30,26 @@ class Requests:
             case "hold":
                 there = self._holding.there(str(request.get("resource", "")))
                 hold = make(name, reason, there, time.time(), every=bool(request.get("all")))
+                hold = replace(hold, then=self._then(hold, request.get("then", "")))
                 return self._hold(hold, dry_run=bool(request.get("dry_run")))
             case "release":
-                return self._release(name, dry_run=bool(request.get("dry_run")))
+                with self._holding.lock:
+                    hold = self._named(name)
+                    if self._holding.kept.get(hold.name):
+                        raise HoldError(f"{hold.name} stays held: a reset that concerns it runs")
+                    if bool(request.get("dry_run")):
+                        return {"holds": [self._holding.described(hold)]}
+                return self.release(hold)
             case other:
                 raise HoldError(f"{other!r} is not list, hold or release")
+
+    def _then(self, hold: Hold, then: object) -> Then:
+        """Return what to do once it is let go; HoldError if a plugin cannot."""
+        if then not in {"", "reset", "release"}:
+            raise HoldError(f"{then!r} is not reset or release")
+        if then:
+            self._holding.reached(hold)
+        return then
 
     def _hold(self, hold: Hold, *, dry_run: bool) -> Mapping[str, Any]:
         with self._holding.lock:
@@ -46,23 +62,26 @@ class Requests:
                 known = {each.key: each for one in (*same, hold) for each in one.devices}
                 every = hold.by_attribute or same[0].by_attribute
                 devices = list(known.values())
-                hold = replace(same[0], reason=hold.reason, devices=devices, by_attribute=every)
+                _check_owner(same[0], hold)
+                before = replace(same[0], devices=devices, by_attribute=every)
+                outcome = self._holding.outcomes.get(before.name)
+                tries = 0 if outcome and outcome.is_final else before.tries
+                hold = replace(before, reason=hold.reason, then=hold.then, tries=tries)
             if not dry_run:
                 self._holding.file.save([*others, hold])
+                self._holding.outcomes.pop(hold.name, None)
                 self._holding.set([*others, hold])
         if not dry_run:
             self._holding.report("device held", hold)
             self._holding.changed()
         return {"holds": [self._holding.described(hold)], "was_held": bool(same)}
 
-    def _release(self, name: str, *, dry_run: bool) -> Mapping[str, Any]:
+    def release(self, hold: Hold, check: Callable[[Hold], str] = lambda _: "") -> Mapping[str, Any]:
+        """Give the devices to pods again; HoldError if the plugin or ``check`` has an objection."""
         with self._holding.lock:
-            hold = self._named(name)
-            if dry_run:
-                return {"holds": [self._holding.described(hold)]}
             self._holding.progress[hold.name] = Progress(in_use=True, state=RELEASING)
             self._holding.equip_all()
-        why = self._holding.have(hold, "take_back", _TIMEOUT)
+        why = self._holding.have(hold, "take_back", _TIMEOUT) or check(hold)
         problem = why and f"it is not ready: {why}"
         left = [one for one in self._holding.holds.all if one.name != hold.name]
         with self._holding.lock:
@@ -93,3 +112,13 @@ class Requests:
         if len(found) > 1 or (found[0].name != name and len(found[0].things) > 1):
             raise HoldError(f"{name!r} is a part of what is held as {known}: release that")
         return found[0]
+
+
+def _check_owner(now: Hold, new: Hold) -> None:
+    """Refuse a hold that would disturb a repair, or the work of whoever holds it for a reason.
+
+    The reason is what tells two programs from each other.
+    """
+    if (now.then or new.then) and now.reason != new.reason:
+        advice = "wait for its end, or release it first"
+        raise HoldError(f"{now.name} is held already, {now.reason!r}: {advice}")

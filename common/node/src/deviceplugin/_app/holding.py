@@ -1,20 +1,27 @@
 """Holding devices: remembering which, and letting go of what nobody uses any more."""
 
-import fcntl
 import logging
 import os
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from deviceplugin._app.hold_socket import SOCKET, HoldSocket
+from deviceplugin._app import hold_folder
+from deviceplugin._app.hold_progress import (
+    FIRST_REST,
+    LET_GO,
+    RELEASING,
+    RESET,
+    UNKNOWN,
+    Outcome,
+    Progress,
+)
+from deviceplugin._app.hold_socket import HoldSocket
 from deviceplugin._attribution.hold_file import HoldFile
-from deviceplugin._attribution.holds import Found, Hold, Holds
+from deviceplugin._attribution.holds import Found, Hold, HoldError, Holds
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._discovery.loop import Discovery
@@ -30,48 +37,11 @@ from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = ".holds"
-"""Below the plugin directory, with a folder for each plugin. A kubelet leaves folders alone."""
-_POD: Final = re.compile(r"(?P<owner>.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
-"""The name of a DaemonSet's pod, with its random end."""
 _LET_GO_TIMEOUT: Final = 5.0
-_FIRST_REST, _LONGEST_REST = 1.0, 30.0
-"""Seconds between two attempts to let go of a device."""
+_LONGEST_REST = 30.0
+"""Most seconds between two attempts to let go of a device."""
 _AGAIN: Final = 5.0
 """Seconds after which is looked who uses what is held, and whether the folder can be used."""
-UNKNOWN: Final = "waiting: not known what pods have"
-LET_GO: Final = "let go"
-RELEASING: Final = "being released"
-
-
-def instance(given: str, hostname: str, otherwise: str) -> str:
-    """Return the name of this plugin among those of the node: the same after a restart of its pod.
-
-    It is the one ``given``, or that of the DaemonSet whose pod is on its own network.
-    """
-    pod = _POD.fullmatch(hostname)
-    return given or (pod["owner"] if pod else otherwise)
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far the plugins are with one hold."""
-
-    in_use: bool = False
-    """Whether plugins may have the devices open. Not after a restart: they have never opened them.
-    """
-    state: str = "waiting"
-    done: Mapping[Key, object] = field(default_factory=dict)
-    """The devices that were let go of, or tried to. Parts of the same hardware may appear later, or
-    what is known of them change, such as their place."""
-    rest: float = _FIRST_REST
-    not_before: float = 0.0
-
-    def is_over(self, known: Mapping[Key, object]) -> bool:
-        """Return whether nothing is left to be done for the devices ``known``."""
-        return self.state == RELEASING or (
-            self.state == LET_GO and known.items() <= self.done.items()
-        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -95,13 +65,20 @@ class Holding:
     lock: Lock = field(default_factory=Lock)
     """Held while the holds change."""
     waiter: Waiter = field(default_factory=Waiter)
+    repairing: Waiter = field(default_factory=Waiter)
     locked: int | None = None
+    repair: Callable[[], object] = bool
+    """Begins the repair that is due. It is set before ``run``."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """What became of the last attempts to repair, by the name of the hold."""
+    kept: dict[str, set[str]] = field(default_factory=dict)
+    """The holds that cannot be released now, each with those whose repair is the reason."""
 
     def __post_init__(self) -> None:
         self.holds = Holds(self.ownership.hold)
         self.file = HoldFile(self.folder / "holds.json")
         self._problems = Problems(log)
-        self._hooks = HooksByResource()
+        self.hooks = HooksByResource()
 
     def open(self) -> bool:
         """Read what was held before, and return whether that is new.
@@ -110,7 +87,7 @@ class Holding:
         replaces has ended, or a disk has become read-only.
         """
         try:
-            locked = self._lock_folder()
+            locked = hold_folder.locked(self.folder)
         except OSError as error:
             why = "another process has it: give each its own instance"
             text = why if isinstance(error, BlockingIOError) else advised(error)
@@ -133,19 +110,6 @@ class Holding:
         for hold in holds:
             log.info("device still held", extra=_fields(hold))
 
-    def _lock_folder(self) -> int:
-        for one in (self.folder.parent, self.folder):
-            one.mkdir(mode=0o700, exist_ok=True)
-        found = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(found), (self.folder / "lock").stat()):
-                raise BlockingIOError  # removed by a process that ended meanwhile
-        except OSError:
-            os.close(found)
-            raise
-        return found
-
     # Its thread.
 
     def run(self) -> None:
@@ -159,30 +123,26 @@ class Holding:
                 if self.locked is not None:
                     self.socket.open(self.folder)
                     wait = min([wait, *map(self._advance, self.holds.all)])
+                    self.repair()
                 self.waiter.until_poked(wait)
         finally:
             end()
             self.socket.close()
             if self.locked is not None:
                 if not self.holds.all and not self.problem:
-                    self._remove_folder()
-                os.close(self.locked)
-
-    def _remove_folder(self) -> None:
-        """Leave nothing behind where nothing is held: the plugin may be uninstalled."""
-        with suppress(OSError):
-            for name in (SOCKET, *self.file.names, "lock"):
-                (self.folder / name).unlink(missing_ok=True)
-            self.folder.rmdir()
-            self.folder.parent.rmdir()
+                    hold_folder.remove(self.folder, self.file.names)
+                with self.lock:
+                    os.close(self.locked)
+                    self.locked = None
 
     def stop(self) -> None:
-        self._hooks.close()
+        self.hooks.close()
         self.waiter.end()
+        self.repairing.end()
 
     def _advance(self, hold: Hold) -> float:
         """Let go of what ``hold`` has, if nobody uses it; return for how long to do nothing."""
-        known = {one.key: _facts(one.device) for one in self.holds.members(hold)}
+        known = self._known(hold)
         progress = self.progress.get(hold.name)
         if progress is None or progress.is_over(known):
             return _AGAIN
@@ -205,7 +165,7 @@ class Holding:
     def _rest(self, hold: Hold, progress: Progress, problem: str) -> float:
         """Report an attempt; return for how long to do nothing."""
         if not problem:
-            progress.rest = _FIRST_REST
+            progress.rest = FIRST_REST
             self.report("device let go", hold)
             return _AGAIN
         self._problems.say(hold.name, "device not let go", **_fields(hold), error=problem)
@@ -215,17 +175,77 @@ class Holding:
 
     def have(self, hold: Hold, hook: str, limit: float) -> str:
         """Have plugins do something with the devices of ``hold``; return why one cannot."""
-        members = self.holds.members(hold)
-        for each in self.discoveries:
-            devices = [one.device for one in members if one.plugin == each.name]
-            if not (devices and overrides(each.plugin, hook)):
+        for each, devices in self.owned(hold):
+            if not overrides(each.plugin, hook):
                 continue
             try:
                 called = getattr(each.plugin, hook)
-                self._hooks[each.name].call(hook, called, devices, timeout=limit)
+                self.hooks[each.name].call(hook, called, devices, timeout=limit)
             except DevicePluginError as error:
                 return reason_of(error)
         return ""
+
+    def owned(self, hold: Hold) -> Iterator[tuple[Discovery, Sequence[Device]]]:
+        """Yield each plugin that has devices of ``hold``, with these."""
+        members = self.holds.members(hold)
+        for each in self.discoveries:
+            if devices := [one.device for one in members if one.plugin == each.name]:
+                yield each, devices
+
+    # Repairs.
+
+    def reached(self, hold: Hold) -> frozenset[str]:
+        """Return what a reset of ``hold`` resets besides; DevicePluginError if it has none."""
+        found: set[str] = set()
+        for each, devices in self.owned(hold):
+            if not overrides(each.plugin, "reset"):
+                how = "hold it without that, reset it in another way, and release it"
+                raise HoldError(f"{each.name} cannot reset its devices: {how}")
+            call, reach = self.hooks[each.name].call, each.plugin.reset_reaches
+            found |= call(
+                "reset_reaches",
+                lambda own, reach=reach: {*map(str, reach(own))},
+                devices,
+                timeout=_LET_GO_TIMEOUT,
+            )
+        return frozenset(found)
+
+    def is_let_go(self, hold: Hold) -> bool:
+        progress = self.progress.get(hold.name)
+        if progress is None or progress.state != LET_GO:
+            return False
+        return progress.is_over(self._known(hold))
+
+    def _known(self, hold: Hold) -> Mapping[Key, object]:
+        return {one.key: _facts(one.device) for one in self.holds.members(hold)}
+
+    def keep(self, hold: Hold, for_: Hold) -> bool:
+        """Keep ``hold`` from being released while ``for_`` is repaired; return if it is held."""
+        with self.lock:
+            is_held = hold.name in self.progress
+            if is_held:
+                self.kept.setdefault(hold.name, set()).add(for_.name)
+            return is_held
+
+    def keep_no_more(self, for_: Hold) -> None:
+        with self.lock:
+            left = {name: whose - {for_.name} for name, whose in self.kept.items()}
+            self.kept = {name: whose for name, whose in left.items() if whose}
+
+    def named(self, name: str) -> Hold | None:
+        return next((one for one in self.holds.all if one.name == name), None)
+
+    def change(self, name: str, **changes: Any) -> Hold:
+        """Change what is known of a hold, on the disk first; HoldError if that cannot be done."""
+        with self.lock:
+            hold = self.named(name)
+            if hold is None or self.locked is None:
+                raise HoldError(f"{name} is not held by this process any more")
+            new = replace(hold, **changes)
+            every = [new if one is hold else one for one in self.holds.all]
+            self.file.save(every)
+            self.set(every)
+            return new
 
     # Which devices.
 
@@ -255,20 +275,28 @@ class Holding:
         return [self.described(one) for one in self.holds.all if self.locked is not None]
 
     def described(self, hold: Hold) -> Mapping[str, Any]:
-        progress = self.progress.get(hold.name)
         return {
             "device": hold.name,
             "reason": hold.reason,
             "since": hold.since,
-            "state": progress.state if progress else "not held",
+            "state": self._state(hold),
             "devices": [{"resource": name, "id": one} for name, one in sorted(hold.keys)],
             "users": self.ownership.users([one.key for one in self.holds.members(hold)]),
         }
+
+    def _state(self, hold: Hold) -> str:
+        progress, outcome = self.progress.get(hold.name), self.outcomes.get(hold.name)
+        if progress is None or progress.state == RELEASING:
+            return progress.state if progress else "not held"
+        if outcome:
+            return outcome.text
+        return RESET if hold.was_reset and progress.state == LET_GO else progress.state
 
     def set(self, holds: Sequence[Hold], *, in_use: bool = True, adds: bool = True) -> None:
         """Make ``holds`` what is held; plugins may have what is new open if it is ``in_use``."""
         known = self.progress
         self.progress = {one.name: known.get(one.name, Progress(in_use)) for one in holds}
+        self.outcomes = {one: text for one, text in self.outcomes.items() if one in self.progress}
         self.holds.set(holds, self.there(), adds=adds)
         self.metrics.held.labels().set(sum(len(one.things) for one in holds))
         self.metrics.oldest_hold.labels().set(min((one.since for one in holds), default=0.0))

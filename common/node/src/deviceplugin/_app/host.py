@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.hold_folder import FOLDER, instance
 from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.hold_socket import HoldSocket
-from deviceplugin._app.holding import FOLDER, Holding, instance
+from deviceplugin._app.holding import Holding
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import ProtocolSwitch
+from deviceplugin._app.repairs import Repairs
 from deviceplugin._app.threads import ThreadGroup
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Mode, Ownership
@@ -122,7 +124,10 @@ class Host:
             resources=self._catalogue.resources,
             metrics=self._metrics,
         )
-        self.ask_hold = Requests(holding).answer  # as over the socket, for tests
+        requests = Requests(holding)
+        self.ask_hold = requests.answer  # as over the socket, for tests
+        causes, tries = settings.auto_repair, settings.repair_tries
+        holding.repair = Repairs(holding, requests, causes, tries).begin
         holding.socket = HoldSocket(self.ask_hold)
         holding.open()
         return holding

@@ -90,6 +90,14 @@ Mode = Literal["device-plugin", "dra"]
 HELD: Final = "held"
 """The taint of a device that a pod holds, or may get, through the device plugin."""
 UNHEALTHY: Final = "unhealthy"
+IN_USE: Final = "in-use"
+_CAUSES: Final = {
+    "held": "hold",
+    "stale": "stale",
+    "not known yet": "not-known",
+    "": "withheld",
+}
+"""Values of the taint `HELD`, by how the reason in words begins; `IN_USE` for all others."""
 UNKNOWN: Final = "not known yet: what pods hold through the device plugin"
 BY_DRA: Final = "offered through DRA"
 LEAVING_DRA: Final = "still offered through DRA"
@@ -111,6 +119,13 @@ class OfferState(NamedTuple):
     reason: str
     """The same in words."""
     claimed: Claimed = ""
+
+    @property
+    def cause(self) -> str:
+        """Why it has its taint, as the value of that."""
+        if self.taint == UNHEALTHY:
+            return self.device.health.cause
+        return _CAUSES.get(self.reason.partition(":")[0], IN_USE)
 
     @classmethod
     def of(cls, device: Device, *, offered: bool, closed: str, claimed: Claimed) -> Self:

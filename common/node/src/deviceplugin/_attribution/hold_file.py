@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from deviceplugin._attribution.holds import MOST, HeldDevice, Hold, HoldError, check
+from deviceplugin._attribution.holds import MOST, HeldDevice, Hold, HoldError, Then, check
 from deviceplugin._inventory.validation import device_problem
 from deviceplugin.kit.state import State
 from deviceplugin.model import Attribute, Device, Version
@@ -75,7 +75,8 @@ def _written(hold: Hold) -> Mapping[str, Any]:
         groups.setdefault(group, (entry, []))[1].append(one.id)
     devices = [{**entry, "ids": ids} for entry, ids in groups.values()]
     own = {"name": hold.name, "reason": hold.reason, "since": hold.since}
-    return {**own, "by_attribute": hold.by_attribute, "devices": devices}
+    repair = {"then": hold.then, "tries": hold.tries, "was_reset": hold.was_reset}
+    return {**own, **repair, "by_attribute": hold.by_attribute, "devices": devices}
 
 
 def _plain(value: Attribute) -> object:
@@ -90,6 +91,9 @@ def _read(document: Mapping[str, Any]) -> Sequence[Hold]:
             float(one["since"]),
             [HeldDevice(*each) for entry in _list(one["devices"]) for each in _devices(entry)],
             bool(one["by_attribute"]),
+            _then(one.get("then", "")),
+            int(one.get("tries", 0)),
+            bool(one.get("was_reset", False)),
         )
         for one in _list(document["holds"])
     ]
@@ -104,6 +108,13 @@ def _read(document: Mapping[str, Any]) -> Sequence[Hold]:
             if problem := device_problem(one):
                 raise ValueError(problem)
     return holds
+
+
+def _then(found: object) -> Then:
+    for known in get_args(Then):
+        if found == known:
+            return known  # type: ignore[no-any-return] # one of its values
+    raise ValueError(f"{found!r} is not something to do with a held device")
 
 
 def _list(found: object) -> list[Any]:

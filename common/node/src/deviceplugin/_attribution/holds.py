@@ -1,11 +1,11 @@
 """Devices that an operator holds: which they are, by their hardware."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._inventory.validation import natural_key
@@ -21,6 +21,7 @@ LONGEST: Final = 256
 """Characters of a reason, and of a name."""
 _SHOWN: Final = 8
 
+Then = Literal["", "reset", "release"]
 Found = Mapping[Key, tuple[str, Device]]
 """Devices, each with the name of its plugin."""
 
@@ -53,6 +54,12 @@ class Hold:
     devices: Sequence[HeldDevice]
     by_attribute: bool = False
     """Whether every device that has ``name`` as the value of an attribute is held."""
+    then: Then = ""
+    """What the plugin does once it has let go: nothing, a reset, or also a check and a release."""
+    tries: int = 0
+    """Resets that were begun, counted before each, so that a crash in one counts too."""
+    was_reset: bool = False
+    """Whether the last reset has succeeded."""
 
     @cached_property
     def keys(self) -> frozenset[Key]:
@@ -188,6 +195,8 @@ def _marks(resource: str, device: Device, *, named: bool) -> Iterator[object]:
 class _Match(NamedTuple):
     device: Device
     holds: Sequence[Hold]
+    is_there: bool = True
+    """Whether the last discovery has found it."""
 
     @property
     def why(self) -> str:
@@ -207,6 +216,8 @@ class Holds:
         self.all: Sequence[Hold] = ()
         self._adds = True
         self._matched: dict[str, Mapping[Key, _Match]] = {}
+        self.discovered: Counter[str] = Counter()
+        """How often each plugin has discovered its devices while something was held."""
 
     def set(self, holds: Sequence[Hold], there: Found, *, adds: bool = True) -> None:
         """Hold exactly ``holds``. ``there`` are all devices that are known now.
@@ -241,6 +252,7 @@ class Holds:
             if self._adds:
                 found |= self._missing(plugin, groups, found)
             self._matched = {**self._matched, plugin: found}
+            self.discovered[plugin] += 1
             if found != before:
                 self._publish()
 
@@ -257,7 +269,7 @@ class Holds:
                     continue
                 last = before[key].device if key in before else device
                 one = last if identity(resource, last) == thing else device
-                added[key] = match = _Match(replace(one, resource=resource), [hold])
+                added[key] = match = _Match(replace(one, resource=resource), [hold], is_there=False)
                 health = Health.unhealthy(match.why)
                 groups.setdefault(resource, {})[one.id] = replace(match.device, health=health)
         return added
@@ -270,9 +282,33 @@ class Holds:
         found = {one.key: one for one in hold.devices}
         for plugin, matched in self._matched.items():
             for key, one in matched.items():
-                if hold in one.holds:
+                if any(each.name == hold.name for each in one.holds):
                     found[key] = HeldDevice(plugin, key[0], one.device)
         return list(found.values())
+
+    def problem(self, hold: Hold) -> str:
+        """Return why a device of ``hold`` is not as it should be before its release, if one is.
+
+        It must have been found under its id, as the same hardware, and be healthy.
+        """
+        for plugin, resource, device in hold.devices:
+            found = self._matched.get(plugin, {}).get((resource, device.id))
+            if found is None or not found.is_there:
+                return f"{device.id} was not found by the hardware that it had"
+            if identity(resource, found.device) != identity(resource, device):
+                return f"{device.id} came back as other hardware"
+            if not found.device.health:
+                return f"{device.id} is unhealthy: {found.device.health.reason}"
+        return ""
+
+    def others(self, hold: Hold, names: Collection[str] = ()) -> Sequence[Hold]:
+        """Return what else is held of the hardware of ``hold``, or of that with ``names``."""
+        own, things = {part for one in hold.things for part in one}, set(names)
+        return [
+            one
+            for one in self.all
+            if one.name != hold.name and any(part & (own | things) for part in one.things)
+        ]
 
     def _publish(self) -> None:
         # What a plugin has not discovered yet is known by its id alone.

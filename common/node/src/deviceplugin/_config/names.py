@@ -70,6 +70,23 @@ def check_instance(text: str) -> None:
         raise ValueError("is not 1 to 63 letters, digits, '-', '_' or '.', such as gpu-plugin-a")
 
 
+class Cause(str):
+    """A word for why a device is unhealthy."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, value: object) -> "Cause":
+        """Return ``value`` as a cause; raise ``ValueError`` if it is none."""
+        if not isinstance(value, str) or not re.fullmatch(NAME, value):
+            raise ValueError(f"has {value!r}, which is not a cause such as xid-79, or any")
+        return cls(value)
+
+    @classmethod
+    def schema(cls) -> Mapping[str, Any]:
+        return {"type": "string", "pattern": f"^{NAME}$"}
+
+
 class HostName(str):
     """The name of a machine, without a port."""
 

@@ -19,7 +19,7 @@ from deviceplugin._config import values as _values
 from deviceplugin._config.documents import places
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.loading import key
-from deviceplugin._config.names import HostName, check_driver_name, check_instance
+from deviceplugin._config.names import Cause, HostName, check_driver_name, check_instance
 from deviceplugin._config.node_choice import NodeFacts
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 
@@ -30,6 +30,11 @@ _NODE_NAMES = ("DP_NODE_NAME", "NODE_NAME")
 def _refuse_choice(text: str) -> None:
     if text:
         raise ValueError("cannot be set: put the node's label or name into the file")
+
+
+def _check_tries(tries: int) -> None:
+    if tries < 1:
+        raise ValueError("is not a number of tries: use 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +130,14 @@ class Settings:
     discovery_deadline: timedelta = timedelta(minutes=2)
     """Devices that could not be discovered for this long are reported unhealthy. It is several
     intervals long, so that a single failure has no effect."""
+    auto_repair: tuple[Cause, ...] = ()
+    """Causes for which an unhealthy device that no pod uses is held, reset, checked and released,
+    or any. By default only a person does that. The plugin must be able to reset its devices."""
+    repair_tries: int = dataclasses.field(
+        default=3, metadata={"check": _check_tries, "schema": {"minimum": 1}}
+    )
+    """Number of times that a device is reset for one hold, and by auto-repair in a day. Then it
+    stays held. A wait before each further try is twice as long as the one before."""
     vanished_grace: timedelta = timedelta(minutes=1)
     """Least time that a vanished device stays listed as unhealthy. It covers an allocation in
     progress: forgetting a device then can crash the kubelet."""

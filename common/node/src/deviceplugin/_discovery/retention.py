@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 NOTHING_CLOSED: Final[Mapping[str, str]] = MappingProxyType({})
 VANISHED = "it is gone"
+GONE, CLOSED, NOT_CHECKED = "gone", "closed", "not-checked"
+"""Causes: it has vanished, it must not be given out, or discovery is in trouble."""
 RECORDED_BUT_ABSENT = (
     "the kubelet has recorded it for a pod, but it has not been found since the plugin started"
 )
@@ -106,18 +108,21 @@ class KeptDevices:
 
 def unhealthy(devices: Iterable[Device], reason: str) -> list[Device]:
     """Return ``devices``, with the healthy ones made unhealthy for ``reason``."""
-    return [reported(device, reason) if device.health else device for device in devices]
+    return [
+        reported(device, reason, NOT_CHECKED) if device.health else device for device in devices
+    ]
 
 
-def reported(device: Device, reason: str) -> Device:
+def reported(device: Device, reason: str, cause: str = GONE) -> Device:
     """Return ``device``, unhealthy for ``reason`` unless that is empty."""
-    return replace(device, health=Health.unhealthy(reason)) if reason else device
+    return replace(device, health=Health.unhealthy(reason, cause)) if reason else device
 
 
 def _closed(device: Device, reason: str) -> Device:
     """Return ``device`` as one that must not be given out, with what else is wrong before that."""
     own = device.health.reason if reason and not device.health else ""
-    return reported(device, "; ".join(filter(None, [own, reason])) if own != reason else reason)
+    text = "; ".join(filter(None, [own, reason])) if own != reason else reason
+    return reported(device, text, device.health.cause if own else CLOSED)
 
 
 _DISCOVERIES: Final = 3

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from threading import Lock
 from time import monotonic
@@ -93,23 +93,23 @@ class _Record:
     usable: _Switch
     sound: _Switch
     """Whether it is not degraded; what the latest check says while it is not usable."""
-    broken: str = ""
-    """Why it is not usable, by the latest check that found so."""
-    worn: str = ""
-    """Why it is degraded, by the latest check that found so."""
+    broken: Health = field(default_factory=lambda: Health(healthy=False))
+    """How it is not usable, by the latest check that found so."""
+    worn: Health = field(default_factory=Health)
+    """How it is degraded, by the latest check that found so."""
 
     @property
     def health(self) -> Health:
         if not self.usable.is_on:
-            return Health.unhealthy(self.broken)
-        return Health() if self.sound.is_on else Health.degraded(self.worn)
+            return self.broken
+        return Health() if self.sound.is_on else self.worn
 
     def note(self, found: Health, tolerance: Tolerance, now: float) -> None:
         was_usable = self.usable.is_on
         self.usable.note(found.healthy, tolerance, now)
         if found and was_usable:
             self.sound.note(not found.reason, tolerance, now)
-            self.worn = found.reason or self.worn
+            self.worn = found if found.reason else self.worn
         else:
             self.take(found)
 
@@ -121,9 +121,9 @@ class _Record:
         """Note the reason, for which nothing has to last."""
         if found:
             self.sound.turn(not found.reason)
-            self.worn = found.reason
+            self.worn = found
         else:
-            self.broken = found.reason
+            self.broken = found
 
     @property
     def due(self) -> float:

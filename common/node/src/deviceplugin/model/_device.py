@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,8 @@ from deviceplugin.model._allocation import (
     listed,
 )
 
+_NO_LABEL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -33,20 +36,27 @@ class Health:
     healthy: bool = True
     reason: str = ""
     """Shown to operators in logs and in ``/devices``. The kubelet's protocol cannot carry it."""
+    cause: str = ""
+    """The kind of reason in a word that stays the same, such as ``xid-79``, for programs.
+
+    It is the value of the taint in DRA, and what ``auto-repair`` names. What the value of a label
+    cannot have becomes a hyphen.
+    """
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "cause", _NO_LABEL.sub("-", str(self.cause))[:63].strip("-_."))
         if type(self.reason) is not str:
             object.__setattr__(self, "reason", _reason(self.reason, healthy=self.healthy))
 
     @classmethod
-    def unhealthy(cls, reason: str) -> "Health":
+    def unhealthy(cls, reason: str, cause: str = "") -> "Health":
         """Return the health of a device that must not be given to a pod."""
-        return cls(healthy=False, reason=reason)
+        return cls(healthy=False, reason=reason, cause=cause)
 
     @classmethod
-    def degraded(cls, reason: str) -> "Health":
+    def degraded(cls, reason: str, cause: str = "") -> "Health":
         """Return the health of a device that works, and will not for long: pods still get it."""
-        return cls(healthy=True, reason=reason)
+        return cls(healthy=True, reason=reason, cause=cause)
 
     @property
     def state(self) -> str:

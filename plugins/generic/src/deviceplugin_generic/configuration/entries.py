@@ -119,6 +119,9 @@ class Check:
     open: bool = False
     command: tuple[str, ...] = ()
     timeout: float = 2.0
+    reset: tuple[str, ...] = ()
+    """The command that resets a device; there is none if it is empty."""
+    reset_timeout: float = 60.0
     properties: Mapping[str, str] = field(default_factory=dict)
     interval: float = 10.0
     failures: int = 1

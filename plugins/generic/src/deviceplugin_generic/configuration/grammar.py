@@ -234,6 +234,8 @@ _CHECK: Final = cfg.record(
         "open": cfg.boolean(),
         "command": cfg.list_of(string_kinds.WORD, 1, together=_values_are_words),
         "timeout": _DAY,
+        "reset": cfg.list_of(string_kinds.WORD, 1, together=_values_are_words),
+        "resetTimeout": cfg.as_argument(_DAY, "reset_timeout"),
         "properties": cfg.mapping_of(string_kinds.WILDCARD),
         "interval": _DAY,
         "failures": _LOOKS,

@@ -4,7 +4,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -108,6 +108,9 @@ class Share:
     policy: Policy = "spread"
     is_reserved: bool = False
     """Whether its entry is wrong: it is not offered, and others do not have it either."""
+    check: Check = field(default_factory=Check)
+    known: Mapping[str, str] = field(default_factory=dict)
+    """The properties of the real device, for commands."""
 
 
 def of_entry(
@@ -192,6 +195,8 @@ def _shares(
             origin=key,
             policy=entry.policy,
             is_reserved=bool(entry.problem),
+            check=entry.health,
+            known=known,
         )
 
 

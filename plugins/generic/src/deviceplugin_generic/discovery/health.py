@@ -45,10 +45,17 @@ class Checker:
             return known
         reason = _looked_at(match, check)
         if not reason and check.command:
-            reason = self._commands.problem(key, check, properties)
-        found = dp.Health.unhealthy(bounded(reason)) if reason else dp.Health()
+            reason = self._commands.problem(key, check.command, check.timeout, properties)
+        found = dp.Health.unhealthy(bounded(reason), "check") if reason else dp.Health()
         tolerance = Tolerance(failures=check.failures, successes=check.successes)
         return self._verdicts.judge(key, found, tolerance)
+
+    def reset(self, key: str, check: Check, properties: Mapping[str, str]) -> None:
+        """Run the command that resets the device ``key``; DiscoveryError if it does not succeed."""
+        command, timeout = check.reset, check.reset_timeout
+        if reason := self._commands.problem(f"reset {key}", command, timeout, properties):
+            raise dp.DiscoveryError(bounded(reason))
+        self._verdicts.forget(key)
 
     def forget_all_but(self, keys: Collection[str]) -> None:
         """Forget devices that are gone. Their checks start over when they come back."""
@@ -56,7 +63,7 @@ class Checker:
 
 
 def _bounded(health: dp.Health) -> dp.Health:
-    return health or dp.Health.unhealthy(bounded(health.reason))
+    return health or dp.Health.unhealthy(bounded(health.reason), "missing")
 
 
 def existence(match: Match) -> dp.Health:
@@ -116,29 +123,31 @@ class _Commands:
     def __init__(self) -> None:
         self._stuck: dict[str, subprocess.Popen[bytes]] = {}
 
-    def problem(self, key: str, check: Check, properties: Mapping[str, str]) -> str:
-        """Return why the command of ``key`` does not succeed; empty if it does.
+    def problem(
+        self, key: str, words: tuple[str, ...], timeout: float, properties: Mapping[str, str]
+    ) -> str:
+        """Return why the command ``words`` for ``key`` does not succeed; empty if it does.
 
         It gets properties of the device as words of their own, and as variables.
         """
         given = {name: properties.get(name, "") for name in templates.COMMAND}
         if odd := next((name for name, value in given.items() if "\0" in value), ""):
-            return f"{check.command[0]}: {odd} {shown(given[odd])} has a zero byte"
+            return f"{words[0]}: {odd} {shown(given[odd])} has a zero byte"
         try:
-            command = templates.command(check.command, given)
+            command = templates.command(words, given)
         except ValueError as error:
-            return f"{check.command[0]}: {error}"
+            return f"{words[0]}: {error}"
         env = {**os.environ, **{templates.variable(name): given[name] for name in given}}
         try:
-            return f"{command[0]}: {why}" if (why := self._run(key, command, env, check)) else ""
+            return f"{command[0]}: {why}" if (why := self._run(key, command, env, timeout)) else ""
         except (OSError, ValueError) as error:
             return f"{command[0]}: {getattr(error, 'strerror', None) or error}"
 
-    def _run(self, key: str, command: list[str], env: Mapping[str, str], check: Check) -> str:
+    def _run(self, key: str, command: list[str], env: Mapping[str, str], timeout: float) -> str:
         stuck = self._stuck.get(key)
         if stuck and stuck.poll() is None:  # as while the kernel waits for hardware
             return "does not end, although it was killed"
-        until = monotonic() + check.timeout
+        until = monotonic() + timeout
         ours, theirs = os.pipe()
         with os.fdopen(ours, "rb", 0) as said:
             with os.fdopen(theirs, "wb") as pipe:
@@ -155,7 +164,7 @@ class _Commands:
             status = done.wait(max(0, until - monotonic()))
         except subprocess.TimeoutExpired:
             self._end(key, done)
-            return f"no answer within {check.timeout:g} s"
+            return f"no answer within {timeout:g} s"
         return f"exit status {status}{': ' if text else ''}{text}" if status else ""
 
     def _end(self, key: str, running: "subprocess.Popen[bytes]") -> None:

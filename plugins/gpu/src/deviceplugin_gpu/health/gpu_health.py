@@ -47,7 +47,9 @@ class Verdict:
     @property
     def health(self) -> dp.Health:
         """The same for the framework."""
-        return dp.Health.unhealthy(self.reason) if self.reason else dp.Health.degraded(self.wear)
+        if self.reason:
+            return dp.Health.unhealthy(self.reason, self.cause)
+        return dp.Health.degraded(self.wear)
 
 
 class Health:

@@ -184,7 +184,7 @@ def _over(old: Object, new: Object) -> Object:
 def _times(have: Iterable[Object]) -> dict[tuple[Any, ...], str]:
     """Return since when devices have had their taints."""
     return {
-        (device["name"], *_taint(taint)): taint["timeAdded"]
+        (device["name"], taint["key"], taint["effect"]): taint["timeAdded"]
         for one in have
         for device in _devices(one)
         for taint in device.get("taints", ())
@@ -193,12 +193,15 @@ def _times(have: Iterable[Object]) -> dict[tuple[Any, ...], str]:
 
 
 def _with_times(body: Object, times: Mapping[tuple[Any, ...], str]) -> Object:
-    """Add the times to the taints: without them, claims would tolerate these for longer."""
+    """Add the times to the taints: without them, claims would tolerate these for longer.
+
+    Another cause of the same taint, which is its value, does not begin a new time either.
+    """
     for device in _devices(body):
         if "taints" in device:
             device["taints"] = [
                 {**taint, "timeAdded": since}
-                if (since := times.get((device["name"], *_taint(taint))))
+                if (since := times.get((device["name"], taint["key"], taint["effect"])))
                 else taint
                 for taint in device["taints"]
             ]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
+from deviceplugin._attribution.handover import IN_USE
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import SHARES, counted, has_shares, names_in, pool_name
@@ -163,16 +164,17 @@ class PoolCatalogue:
             device = replace(device, id=key[1])
             count, taint = _shares_of(own)
         described, cuts = self._describer.describe(device, key[0], count)
-        body = {"name": name, **described, **self._taints(taint)}
+        cause = next((one.cause for one in own if one.taint == taint), IN_USE)
+        body = {"name": name, **described, **self._taints(taint, cause)}
         return _Known(own, SliceDevice(key, body, shares), cuts)
 
-    def _taints(self, taint: str) -> Mapping[str, Any]:
+    def _taints(self, taint: str, cause: str) -> Mapping[str, Any]:
         # Who holds a device must not lose it because no other may get it.
         effect = _EFFECTS["no-schedule"] if taint == HELD else self._effect
         if not taint or not effect:
             return {}
-        key = f"{self._describer.driver}/{taint}"
-        return {"taints": [{"key": key, "effect": effect}]}
+        value = {"value": cause} if cause else {}
+        return {"taints": [{"key": f"{self._describer.driver}/{taint}", **value, "effect": effect}]}
 
 
 def _shares_of(own: Sequence[OfferState]) -> tuple[int, str]:

@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from deviceplugin._app.exit_status import FAILED, complain
+from deviceplugin._app.hold_folder import FOLDER
+from deviceplugin._app.hold_progress import LET_GO, NOT_REPAIRED, RESET
 from deviceplugin._app.hold_socket import SOCKET, ask
-from deviceplugin._app.holding import FOLDER, LET_GO
 from deviceplugin._app.text_table import aligned
 from deviceplugin._config.settings import Settings
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -22,6 +23,8 @@ _SETTINGS: Final = ("plugin-dir", "registry-dir")
 _POLL: Final = 1.0
 _ANSWER: Final = 60.0
 """Seconds: a release waits until the plugin has checked the device."""
+RELEASED: Final = "released"
+_WANTED: Final = {"": LET_GO, "reset": RESET, "release": RELEASED}
 _HEADER: Final = ("DEVICE", "FOR", "STATE", "USED BY", "REASON")
 DESCRIPTION: Final = """\
 Keep pods off a device, and have its plugin let go of it: for a reset, a change of its partitions or
@@ -37,6 +40,7 @@ examples:
   {command} hold {node}GPU-8f2a --reason "reset after XID 79" --dry-run   who has it now
   {command} hold {node}GPU-8f2a --reason "reset after XID 79" --wait      until it can be reset
   {command} release {node}GPU-8f2a
+  {command} hold {node}sensor-3 --reason "ticket 12" --repair --wait      until it is released
 
 Exit status: 0 if it was done, 1 if not, or not within --timeout, 2 if the command line is wrong."""
 _RELEASE: Final = "Give a held device to pods again, once its plugin finds that it can be used."
@@ -106,6 +110,7 @@ def _one(options: argparse.Namespace, what: str) -> tuple[str, Reply]:
         "reason": getattr(options, "reason", ""),
         "resource": getattr(options, "resource", ""),
         "all": getattr(options, "all", False),
+        "then": _then(options),
     }
     tried = ask_all(settings, {**request, "dry_run": True})
     able = [name for name, reply in tried.items() if "error" not in reply]
@@ -121,20 +126,31 @@ def _one(options: argparse.Namespace, what: str) -> tuple[str, Reply]:
     return able[0], reply
 
 
+def _then(options: argparse.Namespace) -> str:
+    chosen = {"reset": "reset", "repair": "release"}
+    return next((then for name, then in chosen.items() if getattr(options, name, False)), "")
+
+
 def _wait(options: argparse.Namespace, who: str, clock: Clock) -> int:
-    """Wait until the plugin has let go of the device."""
+    """Wait until the plugin has done with the device what it was asked for."""
     settings, waiter, before = settings_of(options, _SETTINGS), Waiter(clock), ""
-    end = clock.now() + options.timeout
+    end, wanted = clock.now() + options.timeout, _WANTED[_then(options)]
     while True:
         state = _state(ask_all(settings, {"do": "list"}, only=who)[who], options.device)
-        if state == LET_GO:
-            sys.stdout.write(f"{options.device} is let go\n")
+        if state == wanted:
+            sys.stdout.write(f"{options.device} is {state}\n")
             return 0
+        if state == RELEASED:
+            raise NoPluginError(f"{options.device} is not held any more")
+        if state.startswith(NOT_REPAIRED):
+            complain("deviceplugin hold", state)
+            return FAILED
         if state != before:
             complain("deviceplugin hold", state)
         before = state
         if clock.now() >= end:
-            complain("deviceplugin hold", f"not let go within {options.timeout:g} s; it stays held")
+            late = f"not {wanted} within {options.timeout:g} s; it stays held"
+            complain("deviceplugin hold", late)
             return FAILED
         waiter.pause(min(_POLL, max(0.0, end - clock.now())))
 
@@ -143,7 +159,7 @@ def _state(reply: Reply, device: str) -> str:
     for one in reply.get("holds", ()):
         if device == one["device"] or device in {each["id"] for each in one["devices"]}:
             return str(one["state"])
-    raise NoPluginError(f"{device} is not held any more")
+    return RELEASED
 
 
 def _show(options: argparse.Namespace, replies: Any) -> int:
@@ -185,7 +201,12 @@ def parser(command: str, *, node: bool = False) -> argparse.ArgumentParser:
         add("--reason", default="", metavar="TEXT", help="what the hold is for; others see it")
         add("--resource", default="", metavar="NAME", help="if several resources have the name")
         add("--all", action="store_true", help="hold all devices that the name fits, such as parts")
-        add("--wait", action="store_true", help="wait until the plugin has let go of the device")
+        after = found.add_mutually_exclusive_group()
+        words = "once it is let go, have its plugin reset it, if that can; it stays held"
+        after.add_argument("--reset", action="store_true", help=words)
+        words = "--reset, and release it once a discovery finds it healthy"
+        after.add_argument("--repair", action="store_true", help=words)
+        add("--wait", action="store_true", help="wait until it is let go, or reset, or released")
         add_seconds(found, "--timeout", "10m", "how long to wait", "1ms")
     add("--dry-run", action="store_true", help="change nothing; show the device, and who has it")
     add_output(found)

@@ -1,0 +1,285 @@
+"""Repairing what is held: a reset once it is let go, a check by discovery, perhaps a release."""
+
+import logging
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from threading import Lock, Thread
+from typing import Final
+
+from deviceplugin._app.hold_progress import NOT_REPAIRED, RESETTING, UNKNOWN, Outcome
+from deviceplugin._app.hold_requests import Requests
+from deviceplugin._app.holding import Holding
+from deviceplugin._attribution.holds import PREFIX, Hold, HoldError, identity
+from deviceplugin._discovery.loop import Discovery
+from deviceplugin._discovery.retention import CLOSED, GONE, NOT_CHECKED
+from deviceplugin._platform import hooks
+from deviceplugin._platform.hooks import reason_of
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
+from deviceplugin.model import Device
+from deviceplugin.plugin import Plugin
+
+log = logging.getLogger(__name__)
+
+ANY: Final = "any"
+AUTOMATIC: Final = "auto-repair: "
+"""What the reason of a hold begins with that nobody asked for but the setting."""
+_NOT_ANY: Final = {CLOSED, GONE, NOT_CHECKED}
+"""Causes of the framework, which no reset ends."""
+FIRST_REST: Final = 30.0
+"""Seconds after the first reset that failed until the next; twice as many after each."""
+CHECK_TIMEOUT: Final = 300.0
+"""Seconds within which discovery finds the devices of a hold, healthy, after their reset."""
+_POLL: Final = 0.5
+_LONGEST_REST: Final = 3600.0
+_DAY: Final = 86400.0
+_SHOWN: Final = 5
+
+
+class Repairs:
+    """Resets what is held and is to be reset, one hold at a time. ``begin`` is for one thread."""
+
+    def __init__(
+        self, holding: Holding, requests: Requests, causes: Collection[str], tries: int
+    ) -> None:
+        self._holding = holding
+        self._requests = requests
+        self._causes = frozenset(causes)
+        self._tries = tries
+        self._thread: Thread | None = None
+        self._begun: dict[frozenset[str], list[float]] = defaultdict(list)
+        """When automatic repairs of a piece of hardware began, in monotonic seconds."""
+        self._problems = Problems(log)
+
+    def begin(self) -> None:
+        """Begin the repair that is due, if one is and none is under way."""
+        if self._causes:
+            self._hold_unhealthy()
+        if self._thread is not None and self._thread.is_alive():
+            return
+        for hold in self._holding.holds.all:
+            if self._is_due(hold):
+                thread = Thread(target=self._repair, args=(hold,), name="repair", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the node has no thread left
+                    return
+                self._thread = thread
+                return
+
+    def _is_due(self, hold: Hold) -> bool:
+        over = hold.name in self._holding.kept or (hold.was_reset and hold.then == "reset")
+        if not hold.then or over or not self._holding.is_let_go(hold):
+            return False
+        if self._gave_up(hold):
+            text = f"{NOT_REPAIRED}{hold.tries} resets were begun"
+            self._holding.outcomes.setdefault(hold.name, Outcome(text, math.inf))
+            return False
+        outcome = self._holding.outcomes.get(hold.name)
+        return outcome is None or time.monotonic() >= outcome.not_before
+
+    def _gave_up(self, hold: Hold) -> bool:
+        return hold.tries >= self._tries and not hold.was_reset
+
+    # In a thread of its own.
+
+    def _repair(self, hold: Hold) -> None:
+        if not self._holding.keep(hold, hold):
+            return  # it was released meanwhile
+        why, hangs = "", False
+        try:
+            why = hooks.call(self._attempt, hold.name)
+        except DevicePluginError as error:  # such as a full disk
+            why, hangs = reason_of(error), isinstance(error, _HangsError)
+        if why:
+            self._note(hold.name, why)
+        if not hangs:
+            self._end(hold)
+
+    def _attempt(self, name: str) -> str:
+        """Do what is left to be done for a hold; return why that cannot be done."""
+        hold = self._holding.change(name)
+        if not self._holding.is_let_go(hold):
+            return ""  # more is known of it now, as after a start: it is let go again first
+        if not hold.was_reset and (why := self._reset(hold)):
+            return why
+        if hold.then == "release":
+            self._release(hold)
+        return ""
+
+    def _end(self, hold: Hold) -> None:
+        self._holding.keep_no_more(hold)
+        self._holding.changed()
+
+    def _note(self, name: str, why: str) -> None:
+        """Remember that a repair failed, and when to try again."""
+        hold = self._holding.named(name)
+        if hold is None:
+            return
+        before = self._holding.outcomes.get(name)
+        rest = before.rest if before and before.rest else FIRST_REST
+        if self._gave_up(hold):
+            outcome = Outcome(f"{NOT_REPAIRED}{why}", math.inf)
+        else:
+            text = f"not repaired, tried again in {rest:g} s: {why}"
+            outcome = Outcome(text, time.monotonic() + rest, min(2 * rest, _LONGEST_REST))
+        self._holding.outcomes[name] = outcome
+        tries = hold.tries
+        if self._problems.say(name, "device not repaired", device=name, error=why, tries=tries):
+            self._holding.metrics.events.add("device not repaired", device=name, detail=why)
+
+    def _reset(self, hold: Hold) -> str:
+        """Reset the devices of ``hold``; return why that failed or could not be tried."""
+        if why := self._obstacle(hold):
+            return why
+        before = self._holding.outcomes.get(hold.name, Outcome(RESETTING))
+        self._holding.change(hold.name, tries=hold.tries + 1)  # on the disk before it happens
+        self._holding.outcomes[hold.name] = replace(before, text=RESETTING)
+        for each, devices in self._holding.owned(hold):
+            if why := self._call(hold, each, devices):
+                return why
+        self._holding.outcomes.pop(hold.name, None)
+        self._holding.report("device reset", self._holding.change(hold.name, was_reset=True))
+        return ""
+
+    def _call(self, hold: Hold, each: Discovery, devices: Sequence[Device]) -> str:
+        reset = _Reset(each.plugin, lambda: self._end(hold))
+        limit = each.plugin.reset_timeout
+        try:
+            self._holding.hooks[each.name].call("reset", reset, devices, timeout=limit)
+        except DevicePluginError as error:
+            if reset.give_up():
+                raise _HangsError(reason_of(error)) from error
+            return reason_of(error)
+        return ""
+
+    def _obstacle(self, hold: Hold) -> str:
+        """Return why the devices of ``hold`` cannot be reset now. It cannot be released now."""
+        members = self._holding.holds.members(hold)
+        users = self._holding.ownership.users([one.key for one in members])
+        if users is None or users:
+            return f"used by {', '.join(users[:_SHOWN])}" if users else UNKNOWN
+        if others := self._holding.holds.others(hold):
+            return f"its hardware is held as {others[0].name} too: release that"
+        reached = self._holding.reached(hold)
+        return self._unheld(hold, reached) if reached else ""
+
+    def _unheld(self, hold: Hold, reached: AbstractSet[str]) -> str:
+        """Return what a reset reaches and is not let go; keep the holds of all that is."""
+        own, holding = {one.key for one in self._holding.holds.members(hold)}, self._holding
+        safe = set(own)
+        for other in holding.holds.others(hold, reached):
+            if holding.keep(other, hold) and holding.is_let_go(other):
+                safe |= {one.key for one in holding.holds.members(other)}
+        for key, (_, device) in holding.there().items():
+            if key not in safe and not reached.isdisjoint(device.hardware):
+                return f"its reset reaches {device.id} of {key[0]}: hold that until it is let go"
+        return ""
+
+    def _release(self, hold: Hold) -> None:
+        """Release ``hold`` if discovery finds its devices again, healthy; HoldError if not."""
+        try:
+            self._requests.release(hold, self._check)
+        except HoldError:
+            self._holding.change(hold.name, was_reset=False)
+            raise
+
+    def _check(self, hold: Hold) -> str:
+        """Have the devices discovered, by discoveries that begin from now on."""
+        holds, waiter = self._holding.holds, self._holding.repairing
+        owners = [each for each, _ in self._holding.owned(hold)]
+        # One may be under way, and have begun before.
+        until = {each.name: holds.discovered[each.name] + 2 for each in owners}
+        problem = ""
+
+        def is_over() -> bool:
+            nonlocal problem
+            problem = holds.problem(hold)
+            for each in owners:
+                if holds.discovered[each.name] < until[each.name]:
+                    problem = each.failure or "its devices were not discovered again"
+                    each.rediscover()
+            return not problem
+
+        return "" if waiter.until(is_over, CHECK_TIMEOUT, every=_POLL) else problem
+
+    # By itself.
+
+    def _hold_unhealthy(self) -> None:
+        """Hold an unhealthy device that nobody uses, if the setting names its cause."""
+        own = [one for one in self._holding.holds.all if one.reason.startswith(AUTOMATIC)]
+        if any(not self._gave_up(one) for one in own):
+            return
+        for (resource, id_), (_, device) in self._holding.there().items():
+            if not self._is_wanted(resource, device):
+                continue
+            reason = f"{AUTOMATIC}{device.health.reason}"
+            request = {"do": "hold", "device": id_, "resource": resource, "then": "release"}
+            thing = identity(resource, device)
+            self._begun[thing].append(time.monotonic())
+            try:
+                self._requests.answer({**request, "reason": _line(reason)})
+            except DevicePluginError as error:
+                self._problems.say(id_, "device not repaired", device=id_, error=str(error))
+                continue
+            return
+
+    def _is_wanted(self, resource: str, device: Device) -> bool:
+        health, key = device.health, (resource, device.id)
+        named = health.cause in self._causes or (
+            ANY in self._causes and health.cause not in _NOT_ANY
+        )
+        if health or not named or PREFIX in health.reason:
+            return False
+        if self._holding.ownership.users([key]) != []:
+            return False  # whoever has it keeps it
+        thing, since = identity(resource, device), time.monotonic() - _DAY
+        recent = [at for at in self._begun.get(thing, ()) if at > since]
+        if recent:
+            self._begun[thing] = recent
+        return len(recent) < self._tries
+
+
+def _line(text: str) -> str:
+    """Return ``text`` as the reason of a hold can be."""
+    return "".join(one if one.isprintable() else " " for one in text)[:256]
+
+
+class _HangsError(DevicePluginError):
+    """A reset has not returned in time, and still runs."""
+
+
+class _Reset:
+    """One call of ``reset``. Once it is given up, it does not begin any more.
+
+    ``over`` is called once it has returned after that.
+    """
+
+    def __init__(self, plugin: Plugin, over: Callable[[], None]) -> None:
+        self._plugin = plugin
+        self._over = over
+        self._lock = Lock()
+        self._runs = self._is_given_up = False
+
+    def __call__(self, devices: Sequence[Device]) -> None:
+        with self._lock:
+            if self._is_given_up:
+                return
+            self._runs = True
+        try:
+            self._plugin.reset(devices)
+        finally:
+            with self._lock:
+                self._runs = False
+            if self._is_given_up:
+                self._over()
+
+    def give_up(self) -> bool:
+        """Return whether it still runs."""
+        with self._lock:
+            self._is_given_up = True
+            return self._runs
