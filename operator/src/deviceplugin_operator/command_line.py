@@ -137,7 +137,8 @@ def _objects(file: Path) -> Iterator[dict[str, Any]]:
     text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     for one in plain_documents(text):
         is_list = isinstance(one, dict) and one.get("kind") == "List"
-        items: list[Any] = (one.get("items") or []) if is_list else [one]
+        items = one.get("items") if is_list else [one]
+        items = items if isinstance(items, list) else []
         yield from (each for each in items if isinstance(each, dict) and each.get("kind") == KIND)
 
 

@@ -185,6 +185,7 @@ class Fleet:
         self._changes = 0
         self._drivers: frozenset[str] = frozenset()
         self.no_dra = ""  # why slices cannot be read
+        self.is_forbidden = False  # whether there may be some all the same
         self.classes: Mapping[str, list[str]] = {}  # by extended resource
 
     def follow(self, drivers: Iterable[str]) -> None:
@@ -226,17 +227,20 @@ class Fleet:
             self._looked = began
 
     def _offered(self, node: str = "") -> dict[str, Offered]:
-        """Return what the drivers offer, on one node or on all."""
+        """Return what the drivers offer, on one node or on all; what was known if it is refused."""
         try:
             found = slices.read_all(self._api, self._drivers, node)
             if self._drivers and not node:
                 self.classes = slices.classes(self._api)
         except (NotFoundError, ForbiddenError) as error:
+            self.is_forbidden = isinstance(error, ForbiddenError)
+            self.no_dra = "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
+            if not self.is_forbidden:
+                return {}
             self.no_dra = f"{error}: apply the rights of this release of the operator"
-            if isinstance(error, NotFoundError):
-                self.no_dra = "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
-            return {}
-        self.no_dra = ""
+            return {one.name: one.dra for one in self.nodes()}
+        if not node:  # the others are not known yet
+            self.no_dra, self.is_forbidden = "", False
         return found
 
     def look_at(self, names: Collection[str]) -> None:
@@ -246,8 +250,8 @@ class Fleet:
             return
         for name in names:
             try:
-                offered = self._offered(name) if self._drivers else {}
-                facts = _facts(self._api.get(f"{NODES}/{name}"), offered.get(name, NOTHING))
+                offered = self._offered(name).get(name, NOTHING)
+                facts = _facts(self._api.get(f"{NODES}/{name}"), offered)
             except NotFoundError:
                 with self._lock:
                     self._changes += self._nodes.pop(name, None) is not None

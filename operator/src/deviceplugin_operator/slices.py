@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.apiserver import ApiServer, devices_in
+from deviceplugin.kit.configuration import resource_name_problem
 
 _API: Final = "/apis/resource.k8s.io/v1"
 _HELD: Final = "held"
@@ -60,6 +61,8 @@ def read(found: Object) -> Slice:
     healthy, total, shared = Counter[str](), Counter[str](), set[str]()
     for device in spec.get("devices") or ():
         resource = (device.get("attributes") or {}).get("resource", {}).get("string", "")
+        if resource_name_problem(resource):
+            continue  # it could become a part of a command, or be one of thousands in a status
         count = 1
         if device.get("allowMultipleAllocations"):
             shared.add(resource)
@@ -90,13 +93,18 @@ def offered(found: Iterable[Slice]) -> dict[str, Offered]:
 
 
 def read_all(api: ApiServer, drivers: Iterable[str], node: str = "") -> dict[str, Offered]:
-    """Return what ``drivers`` offer on one node, or on all."""
-    found: list[Slice] = []
-    for driver in sorted(drivers):
-        which = f"spec.driver={driver}{f',spec.nodeName={node}' if node else ''}"
-        for page in api.pages(f"{_API}/resourceslices", {"fieldSelector": which}, size=_PAGE):
-            found += map(read, page.items)
-    return offered(found)
+    """Return what ``drivers`` offer on one node, by one list, or on all, by one list for each."""
+    known = sorted(drivers)
+    lists = [f"spec.driver={one}" for one in known]
+    if node:
+        lists = [f"spec.nodeName={node}"] if known else []
+    return offered(
+        read(one)
+        for which in lists
+        for page in api.pages(f"{_API}/resourceslices", {"fieldSelector": which}, size=_PAGE)
+        for one in page.items
+        if one["spec"]["driver"] in known
+    )
 
 
 def classes(api: ApiServer) -> dict[str, list[str]]:

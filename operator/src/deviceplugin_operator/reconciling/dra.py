@@ -15,6 +15,7 @@ from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
 from deviceplugin_operator.rollout.step import Progress
 
+NO_DRA: Final = "NoDRA"
 AGAIN: Final = 10.0
 """Seconds after which a missing right is looked for again."""
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -46,16 +47,21 @@ class Dra:
 
     def missing(self, wanted: Wanted) -> tuple[str, str]:
         """Return why no pod can use DRA here, as reason and message, or blanks."""
-        if not wanted.driver:
-            return "", ""
-        if self._fleet.no_dra:
-            return "NoDRA", self._fleet.no_dra
-        if self._is_granted(names.account(wanted.plugin, wanted.name)):
+        if self._fleet.no_dra and (
+            wanted.driver or (self._fleet.is_forbidden and self._drivers(wanted))
+        ):
+            return NO_DRA, self._fleet.no_dra
+        if not wanted.driver or self._is_granted(names.account(wanted.plugin, wanted.name)):
             return "", ""
         return "RightsMissing", (
             f"driver {wanted.driver} has no account with rights in {self._namespace}: read and "
             f"apply what this prints: {self._apply(wanted)}"
         )
+
+    def _drivers(self, wanted: Wanted) -> set[str]:
+        """Return the drivers that the pods of an object can be."""
+        sets = self._seen.of(DAEMON_SETS, wanted.name)
+        return {desired.driver(one["spec"]["template"]) for one in sets} - {""}
 
     def _apply(self, wanted: Wanted, nodes: Iterable[NodeFacts] = ()) -> str:
         """Return the command that applies what is needed, with the classes that are not there."""
@@ -85,14 +91,11 @@ class Dra:
             self._granted[account] = time.monotonic(), granted
         return granted
 
-    def left_behind(self, owner: Object, wanted: Wanted, nodes: Iterable[NodeFacts]) -> str:
+    def left_behind(self, wanted: Wanted, nodes: Iterable[NodeFacts]) -> str:
         """Return which nodes still have slices, of pods that would lose what claims need."""
-        if wanted.driver:
-            return ""
-        sets = self._seen.of(DAEMON_SETS, owner["metadata"]["name"])
-        drivers = {desired.driver(one["spec"]["template"]) for one in sets}
+        drivers = self._drivers(wanted)
         found = [one.name for one in nodes if one.dra.drivers & drivers]
-        if not found:
+        if wanted.driver or not found:
             return ""
         return (
             f"{listed(found)}: devices are offered through DRA, so claims can hold some: set "
