@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.apiserver import ApiServer, devices_in
@@ -27,14 +27,12 @@ class Offered:
     drivers: frozenset[str]
     """Drivers with slices, also if these have no devices."""
 
-    def with_pool(self, driver: str, parts: Iterable["Slice"]) -> "Offered":
-        """Return the same with a pool of a driver, of which ``parts`` are the slices."""
-        healthy, total, shared = Counter(self.healthy), Counter(self.total), set(self.shared)
-        for one in parts:
-            healthy.update(one.healthy)
-            total.update(one.total)
-            shared |= one.shared
-        return Offered(healthy, total, frozenset(shared), self.drivers | {driver})
+    def plus(self, other: "Offered") -> "Offered":
+        """Return both together."""
+        counts = Counter(self.healthy), Counter(self.total)
+        counts[0].update(other.healthy)
+        counts[1].update(other.total)  # unlike a sum, both keep what is 0
+        return Offered(*counts, self.shared | other.shared, self.drivers | other.drivers)
 
 
 NOTHING: Final = Offered({}, {}, frozenset(), frozenset())
@@ -43,15 +41,12 @@ NOTHING: Final = Offered({}, {}, frozenset(), frozenset())
 class Slice(NamedTuple):
     """What is kept of a ResourceSlice: there can be thousands, of some 20 kB."""
 
-    node: str
-    driver: str
-    pool: str
+    pool: tuple[str, str, str]
+    """Its node, driver and name."""
     generation: int
     of: int
     """The number of slices of its pool."""
-    healthy: Counter[str]
-    total: Counter[str]
-    shared: frozenset[str]
+    offers: Offered
 
 
 def read(found: Object) -> Slice:
@@ -71,8 +66,9 @@ def read(found: Object) -> Slice:
         taints = {one["key"] for one in device.get("taints") or ()}
         total[resource] += count
         healthy[resource] += count if taints <= {f"{driver}/{_HELD}"} else 0
-    place = (spec.get("nodeName", ""), driver, pool["name"], pool["generation"])
-    return Slice(*place, pool["resourceSliceCount"], healthy, total, frozenset(shared))
+    offers = Offered(healthy, total, frozenset(shared), frozenset({driver}))
+    place = spec.get("nodeName", ""), driver, pool["name"]
+    return Slice(place, pool["generation"], pool["resourceSliceCount"], offers)
 
 
 def offered(found: Iterable[Slice]) -> dict[str, Offered]:
@@ -82,13 +78,15 @@ def offered(found: Iterable[Slice]) -> dict[str, Offered]:
     """
     pools: dict[tuple[str, str, str], list[Slice]] = {}
     for one in found:
-        pools.setdefault((one.node, one.driver, one.pool), []).append(one)
+        pools.setdefault(one.pool, []).append(one)
     nodes: dict[str, Offered] = {}
     for (node, driver, _), known in pools.items():
         latest = max(one.generation for one in known)
         parts = [one for one in known if one.generation == latest]
-        before = nodes.get(node, NOTHING)
-        nodes[node] = before.with_pool(driver, parts if len(parts) == parts[0].of else ())
+        empty = replace(NOTHING, drivers=frozenset({driver}))
+        nodes[node] = nodes.get(node, NOTHING).plus(empty)
+        for part in parts if len(parts) == parts[0].of else ():
+            nodes[node] = nodes[node].plus(part.offers)
     return nodes
 
 

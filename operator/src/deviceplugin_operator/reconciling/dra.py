@@ -106,22 +106,20 @@ class Dra:
         """Return whether one DeviceClass names each resource that is offered through DRA."""
         if not any(one.before or one.is_step for one in wanted.variants) or self._fleet.no_dra:
             return None
-        none, several = [], []
-        for name in self._asked(wanted, nodes):
-            found = sorted(self._fleet.classes.get(name, []))
-            if not found:
-                none.append(f"no DeviceClass has extendedResourceName {name}")
-            elif len(found) > 1:
-                several.append(f"{listed(found)} have extendedResourceName {name}: keep one")
-        if none:
-            return (
-                False,
-                "NoDeviceClass",
-                f"{'; '.join([*none, *several])}: {self._apply(wanted, nodes)}",
-            )
-        if several:
-            return False, "SeveralDeviceClasses", "; ".join(several)
-        return True, "OneDeviceClass", ""
+        found = {
+            one: sorted(self._fleet.classes.get(one, [])) for one in self._asked(wanted, nodes)
+        }
+        several = [
+            f"{listed(each)} have extendedResourceName {name}: keep one"
+            for name, each in found.items()
+            if len(each) > 1
+        ]
+        if none := [name for name, each in found.items() if not each]:
+            said = [f"no DeviceClass has extendedResourceName {name}" for name in none]
+            message = f"{'; '.join([*said, *several])}: {self._apply(wanted, nodes)}"
+            return False, "NoDeviceClass", message
+        reason = "SeveralDeviceClasses" if several else "OneDeviceClass"
+        return not several, reason, "; ".join(several)
 
 
 def next_variants(
