@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from deviceplugin.apiserver import ApiServer
+from deviceplugin.apiserver import ApiServer, ForbiddenError
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.crd.specification import Wanted
@@ -47,10 +47,11 @@ class Dra:
 
     def missing(self, wanted: Wanted) -> tuple[str, str]:
         """Return why no pod can use DRA here, as reason and message, or blanks."""
-        if self._fleet.no_dra and (
-            wanted.driver or (self._fleet.is_forbidden and self._drivers(wanted))
-        ):
-            return NO_DRA, self._fleet.no_dra
+        unread = self._fleet.unread
+        if isinstance(unread, ForbiddenError) and (wanted.driver or self._drivers(wanted)):
+            return NO_DRA, f"{unread}: apply the rights of this release of the operator"
+        if unread and wanted.driver:
+            return NO_DRA, "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
         if not wanted.driver or self._is_granted(names.account(wanted.plugin, wanted.name)):
             return "", ""
         return "RightsMissing", (
@@ -104,7 +105,7 @@ class Dra:
 
     def classes(self, wanted: Wanted, nodes: Iterable[NodeFacts]) -> Condition | None:
         """Return whether one DeviceClass names each resource that is offered through DRA."""
-        if not any(one.before or one.is_step for one in wanted.variants) or self._fleet.no_dra:
+        if not any(one.before or one.is_step for one in wanted.variants) or self._fleet.unread:
             return None
         found = {
             one: sorted(self._fleet.classes.get(one, [])) for one in self._asked(wanted, nodes)

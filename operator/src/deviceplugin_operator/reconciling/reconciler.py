@@ -124,7 +124,7 @@ class Reconciler:
         busy = any(one.state in BUSY for one in outcomes)
         if busy and not wanted.paused:
             self._settling[name] = self._timing.now() + self._timing.window
-            return min([self._timing.soon, *self._settled_in(outcomes)])
+            return min([self._timing.soon, *devices.settled_in(outcomes, self._timing)])
         return self._timing.nodes if settling else AGAIN if missing[0] else None
 
     def _read(self, owner: Object) -> Wanted | dp.ConfigError:
@@ -145,14 +145,6 @@ class Reconciler:
     def _valid(self, owner: Object) -> Wanted | None:
         found = self._read(owner)
         return None if isinstance(found, dp.ConfigError) else found
-
-    def _settled_in(self, outcomes: Sequence[Outcome]) -> Iterator[float]:
-        """Yield the seconds until the devices of each waiting node can be counted."""
-        for one in outcomes:
-            for taken in one.progress.taken.values():
-                left = taken.ready + self._timing.settle - self._timing.now()
-                if taken.ready and left > 0:
-                    yield left
 
     # Profiles
 
