@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEVICE_CLASS, RESOURCE_SLICE, Object
+from cluster.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEVICE_CLASS,
+    POD,
+    RESOURCE_SLICE,
+    Object,
+)
 from deviceplugin_operator import names, rights
 from deviceplugin_operator.crd.specification import Rollout, read
 from deviceplugin_operator.observed import NodeFacts
@@ -17,7 +24,7 @@ from deviceplugin_operator.slices import NOTHING, offered
 from deviceplugin_operator.slices import read as slice_of
 from deviceplugin_testing.simulator._control_plane.api_server.access import User
 from operators.fleet_cluster import SPACE, Fleet
-from operators.managed import Managed
+from operators.managed import DEADLINE, Managed
 from operators.pods import RESOURCE, Life, as_configured
 
 DRIVER = "simple-device.example.com"
@@ -46,6 +53,28 @@ def switch(operator: Managed, **settings: Any) -> None:
 def add_class(fleet: Fleet, name: str, resource: str = RESOURCE) -> None:
     head = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}}
     fleet.store.create(DEVICE_CLASS, {**head, "spec": {"extendedResourceName": resource}})
+
+
+def restrict(fleet: Fleet, *groups: str) -> None:
+    """Give the operator no rights but those to its own kinds, and to ``groups``."""
+    all_of = {"verbs": ["*"], "apiGroups": ["", "apps", *groups], "resources": ["*"]}
+    own = {**all_of, "apiGroups": [names.GROUP]}
+    own["resources"] = [names.PLURAL, f"{names.PLURAL}/status"]
+    head = {"metadata": {"name": "operator"}}
+    role: Object = {"kind": "ClusterRole", **head, "rules": [all_of, own]}
+    subject = {"kind": "ServiceAccount", "name": "deviceplugin-operator", "namespace": SPACE}
+    binding: Object = {"kind": "ClusterRoleBinding", **head, "subjects": [subject]}
+    binding["roleRef"] = {"name": "operator"}
+    fleet.store.create(CLUSTER_ROLE, role)
+    fleet.store.create(CLUSTER_ROLE_BINDING, binding)
+    fleet.answering.access.grant("", User(OPERATOR))
+
+
+def unrestrict(fleet: Fleet) -> None:
+    def edit(found: Object) -> None:
+        found["rules"] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+
+    fleet.store.change(CLUSTER_ROLE, "", "operator", edit)
 
 
 def as_dra(change: Mapping[str, Any]) -> Callable[[str, Mapping[str, Any]], Life]:
@@ -179,18 +208,7 @@ def test_rights_that_are_missing_are_named_before_a_pod_is_touched(
     if installed:
         operator.install()
     fleet = operator.fleet
-    groups: list[tuple[list[str], list[str]]] = [
-        (["", "apps", "resource.k8s.io"], ["*"]),
-        ([names.GROUP], [names.PLURAL, f"{names.PLURAL}/status"]),
-    ]
-    rules = [{"verbs": ["*"], "apiGroups": one, "resources": other} for one, other in groups]
-    role: Object = {"kind": "ClusterRole", "metadata": {"name": "operator"}, "rules": rules}
-    subject = {"kind": "ServiceAccount", "name": "deviceplugin-operator", "namespace": SPACE}
-    binding: Object = {"kind": "ClusterRoleBinding", "metadata": {"name": "operator"}}
-    binding |= {"roleRef": {"name": "operator"}, "subjects": [subject]}
-    fleet.store.create(CLUSTER_ROLE, role)
-    fleet.store.create(CLUSTER_ROLE_BINDING, binding)
-    fleet.answering.access.grant("", User(OPERATOR))
+    restrict(fleet, "resource.k8s.io")
     operator.apply(DRA)
     operator.wait_for("RightsMissing", "Degraded")
     said = fleet.message("sim", "Degraded")
@@ -221,6 +239,42 @@ def test_an_old_cluster_is_named_before_a_pod_is_touched(operator: Managed) -> N
     operator.fleet.unknown.clear()
     operator.wait(lambda: operator.fleet.is_ready("sim"))
     assert NODES == offers(operator.fleet)
+
+
+@pytest.mark.slow
+def test_an_operator_that_may_not_read_slices_takes_nothing_that_claims_need(
+    operator: Managed,
+) -> None:
+    operator.install(DRA)
+    operator.stop()
+    restrict(operator.fleet)
+    operator.apply()
+    operator.start()
+    operator.wait_for("NoDRA", "Degraded")
+    assert "apply the rights of this release" in operator.fleet.message("sim", "Degraded")
+    unrestrict(operator.fleet)
+    operator.wait_for("RolloutFailed", "Degraded")
+    assert "offered through DRA" in operator.fleet.message("sim", "Degraded")
+    assert [] == operator.fleet.deleted
+
+
+@pytest.mark.slow
+def test_a_switch_waits_while_slices_cannot_be_read_and_then_goes_on(operator: Managed) -> None:
+    operator.install(PLUGIN)
+    operator.fleet.behave = as_dra({"ready": False})
+    operator.apply(DRA)
+    operator.wait(lambda: ["node-0"] == operator.fleet.deleted)
+    restrict(operator.fleet)
+    operator.wait_for("NoDRA", "Degraded")
+    operator.ahead += DEADLINE
+    operator.fleet.behave = as_configured
+    pod = operator.fleet.pods()["node-0"]["metadata"]["name"]
+    operator.fleet.store.remove(POD, SPACE, pod)
+    operator.wait(lambda: offers(operator.fleet))
+    unrestrict(operator.fleet)
+    operator.wait(lambda: operator.fleet.is_ready("sim"))
+    assert NODES == offers(operator.fleet)
+    assert ["node-0", *NODES[1:]] == operator.fleet.deleted
 
 
 def test_the_status_says_when_no_class_or_several_name_a_resource(operator: Managed) -> None:
@@ -299,6 +353,11 @@ def device(*taints: str, shares: str = "", resource: str = "a/b") -> Object:
 HELD, ILL = f"{DRIVER}/held", f"{DRIVER}/unhealthy"
 
 
+def test_what_is_no_resource_is_not_taken_from_slices_into_a_command() -> None:
+    odd = [device(resource=one) for one in ("", "a.b/c;d", "a.b/$(e)", "a.b/c d", "a.b/*")]
+    assert {} == offered([slice_of(made(*odd))])["n"].total
+
+
 @pytest.mark.parametrize(
     ("slices", "healthy", "total"),
     [
@@ -312,12 +371,10 @@ HELD, ILL = f"{DRIVER}/held", f"{DRIVER}/unhealthy"
         ([made(device(), device()), made(device(), generation=2)], 1, 1),
         ([made(device(), device()), made(device(), generation=2, of=2)], 0, 0),
         ([made(device()), made(device(), pool="q"), made(device(), driver="x.y")], 3, 3),
-        ([made(device()), made(device(), node="m"), made(device(resource="c/d"))], 1, 1),
+        ([made(device()), made(device(), node="m"), made(device(resource="c/d"), pool="r")], 1, 1),
     ],
 )
 def test_devices_of_complete_pools_count(slices: list[Object], healthy: int, total: int) -> None:
-    if any(one["spec"]["devices"] and "c/d" in str(one) for one in slices):
-        slices[-1]["spec"]["pool"]["name"] = "r"
     found = offered(map(slice_of, slices))["n"]
     assert (healthy, total) == (found.healthy.get("a/b", 0), found.total.get("a/b", 0))
 

@@ -134,7 +134,13 @@ def test_a_plugin_of_others_has_an_account_of_its_own_and_keeps_its_variables() 
     path = "/var/lib/kubelet/plugins/custom-gpu-device-plugin"
     assert path == variables["DP_DRIVER_DIR"]
     assert path in {one["mountPath"] for one in own["volumeMounts"]}
-    for config in ({}, {"driver-name": "A"}, {"driver-name": ["a.b"]}, {"driver-name": "a b"}):
+    for config in (
+        {},
+        {"driver-name": "A"},
+        {"driver-name": ["a.b"]},
+        {"driver-name": "a b"},
+        {"driver-name": "a" * 64},
+    ):
         spec = {**LAMP, "custom": {"config": {"protocol": "dra", **config}}}
         with pytest.raises(ConfigError, match="driver-name: is needed beside protocol"):
             wanted(spec)
@@ -160,6 +166,9 @@ items:
         ([], FILE.replace("protocol: dra", "protocol: both"), "spec.simulated: protocol: 'both'"),
         ([], FILE.replace("name: a", 'name: "../a"'), "../a: metadata.name: 1 to 40"),
         ([], "{", "-"),
+        ([], "kind: List\nitems: 5", "none needs rights"),
+        ([], "kind: List\nitems: {a: 1}", "none needs rights"),
+        ([], "", "none needs rights"),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_printed(

@@ -237,10 +237,11 @@ def test_a_node_that_is_not_ready_is_named_and_not_waited_for() -> None:
     assert "" == nodes.progress.refused
 
 
-def test_the_canary_is_a_node_that_was_well() -> None:
+def test_the_canary_is_a_node_that_was_well_and_has_devices() -> None:
     nodes = Simulation(Rollout(), 5, broken=frozenset({"n00", "n01"}))
+    nodes.nodes["n02"] = replace(nodes.nodes["n02"], devices={RESOURCE: 0})
     nodes.tick()
-    assert {"n02"} == nodes.touched
+    assert {"n03"} == nodes.touched
 
 
 def test_a_node_that_comes_on_the_way_counts_as_a_canary() -> None:

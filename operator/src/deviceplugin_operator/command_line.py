@@ -106,7 +106,8 @@ def _run(options: argparse.Namespace) -> None:
 
 def _rights(options: argparse.Namespace) -> str:
     """Return what is printed for the administrator; ConfigError if anything is wrong."""
-    chosen = None if options.classes in {None, "none"} else options.classes.split(",")
+    given = options.classes
+    chosen = None if given is None else [] if given == "none" else given.split(",")
     problems = [
         f"--classes: {name!r} {problem}"
         for name in chosen or ()
@@ -118,16 +119,11 @@ def _rights(options: argparse.Namespace) -> str:
         objects = [one for file in options.file for one in _objects(file)]
     except OSError as error:
         raise dp.ConfigError(f"{error.filename}: {error.strerror}") from error
-    judged = [(one, *_judged(one)) for one in objects]
-    problems += [f"{name}: {line}" for _, name, lines in judged for line in lines]
+    problems += [f"{name}: {line}" for name, lines in map(_judged, objects) for line in lines]
     if problems:
         raise dp.ConfigError("\n".join(problems))
-    made = rights.rendered(
-        [specification.read(one) for one in objects],
-        options.namespace,
-        [] if options.classes == "none" else chosen,
-    )
-    if not made:
+    wanted = map(specification.read, objects)
+    if not (made := rights.rendered(wanted, options.namespace, chosen)):
         raise dp.ConfigError(f"no {KIND} has settings with a protocol, so none needs rights")
     return made
 
@@ -137,7 +133,8 @@ def _objects(file: Path) -> Iterator[dict[str, Any]]:
     text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     for one in plain_documents(text):
         is_list = isinstance(one, dict) and one.get("kind") == "List"
-        items: list[Any] = (one.get("items") or []) if is_list else [one]
+        items = one.get("items") if is_list else [one]
+        items = items if isinstance(items, list) else []
         yield from (each for each in items if isinstance(each, dict) and each.get("kind") == KIND)
 
 

@@ -46,6 +46,8 @@ IMAGE: Final = (
 """A reference to an image, as registries and runtimes read it."""
 MAX_IMAGE: Final = 512
 MAX_DOMAIN: Final = 253
+MAX_DRIVER: Final = 63
+"""Most characters of the name of a DRA driver, which Kubernetes sets."""
 RESOURCES: Final = rf"^{_DOMAIN}/[A-Za-z0-9*]([-A-Za-z0-9_.*]{{0,61}}[A-Za-z0-9*])?$"
 """Resources, of which ``*`` stands for any characters."""
 MAX_CONFIG: Final = 200_000

@@ -184,7 +184,7 @@ class Fleet:
         self._looked = float("-inf")
         self._changes = 0
         self._drivers: frozenset[str] = frozenset()
-        self.no_dra = ""  # why slices cannot be read
+        self.unread: Exception | None = None  # why slices cannot be read
         self.classes: Mapping[str, list[str]] = {}  # by extended resource
 
     def follow(self, drivers: Iterable[str]) -> None:
@@ -212,32 +212,28 @@ class Fleet:
             return
         found: dict[str, NodeFacts] = {}
         drivers = self._drivers
-        offered = self._offered()
+        offered, unread = self._offered()
         for page in self._api.pages(NODES, size=PAGE):
-            each = (
-                _facts(one, offered.get(one["metadata"]["name"], NOTHING)) for one in page.items
-            )
-            found |= {one.name: one for one in each}
+            found |= {one.name: one for one in (_facts(each, offered) for each in page.items)}
         with self._lock:
             if began < self._looked or drivers != self._drivers:
                 return  # another thread began later, and was quicker
             self._changes += found != self._nodes
             self._nodes = found
+            self.unread = unread
             self._looked = began
 
-    def _offered(self, node: str = "") -> dict[str, Offered]:
-        """Return what the drivers offer, on one node or on all."""
+    def _offered(self, node: str = "") -> tuple[dict[str, Offered], Exception | None]:
+        """Return what the drivers offer, on one node or on all; what was known if it is refused."""
         try:
             found = slices.read_all(self._api, self._drivers, node)
             if self._drivers and not node:
                 self.classes = slices.classes(self._api)
-        except (NotFoundError, ForbiddenError) as error:
-            self.no_dra = f"{error}: apply the rights of this release of the operator"
-            if isinstance(error, NotFoundError):
-                self.no_dra = "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
-            return {}
-        self.no_dra = ""
-        return found
+        except NotFoundError as error:
+            return {}, error
+        except ForbiddenError as error:
+            return {one.name: one.dra for one in self.nodes()}, error
+        return found, None
 
     def look_at(self, names: Collection[str]) -> None:
         """Read some nodes again, or list all of them if that takes fewer requests."""
@@ -246,13 +242,14 @@ class Fleet:
             return
         for name in names:
             try:
-                offered = self._offered(name) if self._drivers else {}
-                facts = _facts(self._api.get(f"{NODES}/{name}"), offered.get(name, NOTHING))
+                offered, unread = self._offered(name)
+                facts = _facts(self._api.get(f"{NODES}/{name}"), offered)
             except NotFoundError:
                 with self._lock:
                     self._changes += self._nodes.pop(name, None) is not None
                 continue
             with self._lock:
+                self.unread = self.unread or unread  # the other nodes are not known again yet
                 self._changes += facts != self._nodes.get(name)
                 self._nodes[name] = facts
 
@@ -266,8 +263,9 @@ class Fleet:
         return [one for one in self.nodes() if selector.items() <= one.labels.items()]
 
 
-def _facts(node: Mapping[str, Any], offered: Offered) -> NodeFacts:
+def _facts(node: Mapping[str, Any], by_dra: Mapping[str, Offered]) -> NodeFacts:
     metadata, status = node["metadata"], node.get("status") or {}
+    offered = by_dra.get(metadata["name"], NOTHING)
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     ready = conditions.get("Ready", {})
     total, healthy = (devices_in(status.get(key) or {}) for key in ("capacity", "allocatable"))

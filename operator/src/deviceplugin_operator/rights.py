@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Any
 
 import yaml
 
@@ -28,7 +27,8 @@ def rendered(
         if wanted.driver:
             made = [*_rights(wanted, namespace), *_classes(wanted, chosen)]
             found |= {f"{one['kind']} {one['metadata']['name']}": one for one in made}
-    return "".join(f"---\n{yaml.safe_dump(one, sort_keys=False)}" for one in found.values())
+    plain = json.loads(json.dumps([*found.values()]))  # whose equal parts are no aliases
+    return "".join(f"---\n{yaml.safe_dump(one, sort_keys=False)}" for one in plain)
 
 
 def _rights(wanted: Wanted, namespace: str) -> Iterator[Manifest]:
@@ -36,7 +36,7 @@ def _rights(wanted: Wanted, namespace: str) -> Iterator[Manifest]:
     account = names.account(wanted.plugin, wanted.name)
     yield from manifests.rights(account, wanted.driver, namespace)
     right = names.deploys(account)
-    rule: dict[str, Any] = {
+    rule = {
         "apiGroups": [right["group"]],
         "resources": [f"{right['resource']}/{right['subresource']}"],
         "resourceNames": [right["name"]],
@@ -46,9 +46,8 @@ def _rights(wanted: Wanted, namespace: str) -> Iterator[Manifest]:
     role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": metadata["name"]}
     subject = {"kind": "ServiceAccount", "name": _OPERATOR, "namespace": namespace}
     head = {"apiVersion": f"{_RBAC}/v1", "metadata": metadata}
-    yield json.loads(json.dumps({"kind": "ClusterRole", **head, "rules": [rule]}))
-    binding = {"kind": "ClusterRoleBinding", **head, "roleRef": role, "subjects": [subject]}
-    yield json.loads(json.dumps(binding))  # without parts that YAML would write as aliases
+    yield {"kind": "ClusterRole", **head, "rules": [rule]}
+    yield {"kind": "ClusterRoleBinding", **head, "roleRef": role, "subjects": [subject]}
 
 
 def _classes(wanted: Wanted, chosen: Collection[str] | None) -> Iterator[Manifest]:
@@ -66,14 +65,15 @@ def _class(driver: str, resource: str) -> Manifest:
 
     Objects for other nodes can have the same driver with another resource.
     """
-    which = f'device.attributes["{driver}"].resource == "{resource}"'
-    expression = f'device.driver == "{driver}" && {which}'
+    expression = (
+        f'device.driver == "{driver}" && device.attributes["{driver}"].resource == "{resource}"'
+    )
     domain, _, last = resource.lower().replace("_", "-").partition("/")
     own = f"{last}.{domain}"
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
-        "metadata": {"name": own if own == driver else f"{last}.{driver}", "labels": dict(_PART)},
+        "metadata": {"name": own if own == driver else f"{last}.{driver}", "labels": _PART},
         "spec": {
             "extendedResourceName": resource,
             "selectors": [{"cel": {"expression": expression}}],

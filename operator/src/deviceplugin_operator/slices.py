@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.apiserver import ApiServer, devices_in
+from deviceplugin.kit.configuration import resource_name_problem
 
 _API: Final = "/apis/resource.k8s.io/v1"
 _HELD: Final = "held"
@@ -26,14 +27,12 @@ class Offered:
     drivers: frozenset[str]
     """Drivers with slices, also if these have no devices."""
 
-    def with_pool(self, driver: str, parts: Iterable["Slice"]) -> "Offered":
-        """Return the same with a pool of a driver, of which ``parts`` are the slices."""
-        healthy, total, shared = Counter(self.healthy), Counter(self.total), set(self.shared)
-        for one in parts:
-            healthy.update(one.healthy)
-            total.update(one.total)
-            shared |= one.shared
-        return Offered(healthy, total, frozenset(shared), self.drivers | {driver})
+    def plus(self, other: "Offered") -> "Offered":
+        """Return both together."""
+        counts = Counter(self.healthy), Counter(self.total)
+        counts[0].update(other.healthy)
+        counts[1].update(other.total)  # unlike a sum, both keep what is 0
+        return Offered(*counts, self.shared | other.shared, self.drivers | other.drivers)
 
 
 NOTHING: Final = Offered({}, {}, frozenset(), frozenset())
@@ -42,15 +41,12 @@ NOTHING: Final = Offered({}, {}, frozenset(), frozenset())
 class Slice(NamedTuple):
     """What is kept of a ResourceSlice: there can be thousands, of some 20 kB."""
 
-    node: str
-    driver: str
-    pool: str
+    pool: tuple[str, str, str]
+    """Its node, driver and name."""
     generation: int
     of: int
     """The number of slices of its pool."""
-    healthy: Counter[str]
-    total: Counter[str]
-    shared: frozenset[str]
+    offers: Offered
 
 
 def read(found: Object) -> Slice:
@@ -60,6 +56,8 @@ def read(found: Object) -> Slice:
     healthy, total, shared = Counter[str](), Counter[str](), set[str]()
     for device in spec.get("devices") or ():
         resource = (device.get("attributes") or {}).get("resource", {}).get("string", "")
+        if resource_name_problem(resource):
+            continue  # it could become a part of a command, or be one of thousands in a status
         count = 1
         if device.get("allowMultipleAllocations"):
             shared.add(resource)
@@ -68,8 +66,9 @@ def read(found: Object) -> Slice:
         taints = {one["key"] for one in device.get("taints") or ()}
         total[resource] += count
         healthy[resource] += count if taints <= {f"{driver}/{_HELD}"} else 0
-    place = (spec.get("nodeName", ""), driver, pool["name"], pool["generation"])
-    return Slice(*place, pool["resourceSliceCount"], healthy, total, frozenset(shared))
+    offers = Offered(healthy, total, frozenset(shared), frozenset({driver}))
+    place = spec.get("nodeName", ""), driver, pool["name"]
+    return Slice(place, pool["generation"], pool["resourceSliceCount"], offers)
 
 
 def offered(found: Iterable[Slice]) -> dict[str, Offered]:
@@ -79,24 +78,31 @@ def offered(found: Iterable[Slice]) -> dict[str, Offered]:
     """
     pools: dict[tuple[str, str, str], list[Slice]] = {}
     for one in found:
-        pools.setdefault((one.node, one.driver, one.pool), []).append(one)
+        pools.setdefault(one.pool, []).append(one)
     nodes: dict[str, Offered] = {}
     for (node, driver, _), known in pools.items():
         latest = max(one.generation for one in known)
         parts = [one for one in known if one.generation == latest]
-        before = nodes.get(node, NOTHING)
-        nodes[node] = before.with_pool(driver, parts if len(parts) == parts[0].of else ())
+        empty = replace(NOTHING, drivers=frozenset({driver}))
+        nodes[node] = nodes.get(node, NOTHING).plus(empty)
+        for part in parts if len(parts) == parts[0].of else ():
+            nodes[node] = nodes[node].plus(part.offers)
     return nodes
 
 
 def read_all(api: ApiServer, drivers: Iterable[str], node: str = "") -> dict[str, Offered]:
-    """Return what ``drivers`` offer on one node, or on all."""
-    found: list[Slice] = []
-    for driver in sorted(drivers):
-        which = f"spec.driver={driver}{f',spec.nodeName={node}' if node else ''}"
-        for page in api.pages(f"{_API}/resourceslices", {"fieldSelector": which}, size=_PAGE):
-            found += map(read, page.items)
-    return offered(found)
+    """Return what ``drivers`` offer on one node, by one list, or on all, by one list for each."""
+    known = sorted(drivers)
+    lists = [f"spec.driver={one}" for one in known]
+    if node:
+        lists = [f"spec.nodeName={node}"] if known else []
+    return offered(
+        read(one)
+        for which in lists
+        for page in api.pages(f"{_API}/resourceslices", {"fieldSelector": which}, size=_PAGE)
+        for one in page.items
+        if one["spec"]["driver"] in known
+    )
 
 
 def classes(api: ApiServer) -> dict[str, list[str]]:

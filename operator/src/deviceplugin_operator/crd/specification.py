@@ -236,12 +236,14 @@ def _driver(spec: _Spec) -> str:
     if spec.plugin != CUSTOM:
         return driver(spec.plugin)
     found = {str(one[_DRIVER]) for one in settings if _DRIVER in one}
-    if len(found) != 1 or not cfg.matches("".join(found), names.DOMAIN):
+    text = "".join(found)
+    if len(found) != 1 or len(text) > names.MAX_DRIVER or not cfg.matches(text, names.DOMAIN):
         raise dp.ConfigError(
             "spec.custom.config: driver-name: is needed beside protocol, such as lamp.example.com, "
-            "and the same in all profiles: the operator counts the devices of this DRA driver"
+            f"of at most {names.MAX_DRIVER} characters, and the same in all profiles: the operator "
+            "counts the devices of this DRA driver"
         )
-    return found.pop()
+    return text
 
 
 def _variants(spec: _Spec, before: Mapping[str, Any]) -> Iterator[Variant]:

@@ -8,6 +8,7 @@ from deviceplugin_operator.cluster.progress_note import Baseline
 from deviceplugin_operator.crd.specification import Wanted
 from deviceplugin_operator.observed import NodeFacts, Object
 from deviceplugin_operator.reconciling.conflicts import listed
+from deviceplugin_operator.reconciling.rolling import Timing
 from deviceplugin_operator.reconciling.status import Outcome, Reported
 from deviceplugin_operator.rollout import desired
 
@@ -43,6 +44,13 @@ def _is_at_rest(one: Outcome) -> bool:
     if one.state not in _AT_REST or progress.restoring or one.counts is None:
         return False
     return progress.target == progress.good or not one.desired
+
+
+def settled_in(outcomes: Iterable[Outcome], timing: Timing) -> list[float]:
+    """Return the seconds until the devices of each waiting node can be counted."""
+    since = timing.now() - timing.settle
+    ready = [taken.ready for one in outcomes for taken in one.progress.taken.values()]
+    return [one - since for one in ready if one > since]
 
 
 def left(before: Baseline, seen: Reported, nodes: Iterable[NodeFacts]) -> str:

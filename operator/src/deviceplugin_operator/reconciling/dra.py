@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from deviceplugin.apiserver import ApiServer
+from deviceplugin.apiserver import ApiServer, ForbiddenError
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.crd.specification import Wanted
@@ -15,6 +15,7 @@ from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
 from deviceplugin_operator.rollout.step import Progress
 
+NO_DRA: Final = "NoDRA"
 AGAIN: Final = 10.0
 """Seconds after which a missing right is looked for again."""
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -46,16 +47,22 @@ class Dra:
 
     def missing(self, wanted: Wanted) -> tuple[str, str]:
         """Return why no pod can use DRA here, as reason and message, or blanks."""
-        if not wanted.driver:
-            return "", ""
-        if self._fleet.no_dra:
-            return "NoDRA", self._fleet.no_dra
-        if self._is_granted(names.account(wanted.plugin, wanted.name)):
+        unread = self._fleet.unread
+        if isinstance(unread, ForbiddenError) and (wanted.driver or self._drivers(wanted)):
+            return NO_DRA, f"{unread}: apply the rights of this release of the operator"
+        if unread and wanted.driver:
+            return NO_DRA, "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
+        if not wanted.driver or self._is_granted(names.account(wanted.plugin, wanted.name)):
             return "", ""
         return "RightsMissing", (
             f"driver {wanted.driver} has no account with rights in {self._namespace}: read and "
             f"apply what this prints: {self._apply(wanted)}"
         )
+
+    def _drivers(self, wanted: Wanted) -> set[str]:
+        """Return the drivers that the pods of an object can be."""
+        sets = self._seen.of(DAEMON_SETS, wanted.name)
+        return {desired.driver(one["spec"]["template"]) for one in sets} - {""}
 
     def _apply(self, wanted: Wanted, nodes: Iterable[NodeFacts] = ()) -> str:
         """Return the command that applies what is needed, with the classes that are not there."""
@@ -85,14 +92,11 @@ class Dra:
             self._granted[account] = time.monotonic(), granted
         return granted
 
-    def left_behind(self, owner: Object, wanted: Wanted, nodes: Iterable[NodeFacts]) -> str:
+    def left_behind(self, wanted: Wanted, nodes: Iterable[NodeFacts]) -> str:
         """Return which nodes still have slices, of pods that would lose what claims need."""
-        if wanted.driver:
-            return ""
-        sets = self._seen.of(DAEMON_SETS, owner["metadata"]["name"])
-        drivers = {desired.driver(one["spec"]["template"]) for one in sets}
+        drivers = self._drivers(wanted)
         found = [one.name for one in nodes if one.dra.drivers & drivers]
-        if not found:
+        if wanted.driver or not found:
             return ""
         return (
             f"{listed(found)}: devices are offered through DRA, so claims can hold some: set "
@@ -101,24 +105,22 @@ class Dra:
 
     def classes(self, wanted: Wanted, nodes: Iterable[NodeFacts]) -> Condition | None:
         """Return whether one DeviceClass names each resource that is offered through DRA."""
-        if not any(one.before or one.is_step for one in wanted.variants) or self._fleet.no_dra:
+        if not any(one.before or one.is_step for one in wanted.variants) or self._fleet.unread:
             return None
-        none, several = [], []
-        for name in self._asked(wanted, nodes):
-            found = sorted(self._fleet.classes.get(name, []))
-            if not found:
-                none.append(f"no DeviceClass has extendedResourceName {name}")
-            elif len(found) > 1:
-                several.append(f"{listed(found)} have extendedResourceName {name}: keep one")
-        if none:
-            return (
-                False,
-                "NoDeviceClass",
-                f"{'; '.join([*none, *several])}: {self._apply(wanted, nodes)}",
-            )
-        if several:
-            return False, "SeveralDeviceClasses", "; ".join(several)
-        return True, "OneDeviceClass", ""
+        found = {
+            one: sorted(self._fleet.classes.get(one, [])) for one in self._asked(wanted, nodes)
+        }
+        several = [
+            f"{listed(each)} have extendedResourceName {name}: keep one"
+            for name, each in found.items()
+            if len(each) > 1
+        ]
+        if none := [name for name, each in found.items() if not each]:
+            said = [f"no DeviceClass has extendedResourceName {name}" for name in none]
+            message = f"{'; '.join([*said, *several])}: {self._apply(wanted, nodes)}"
+            return False, "NoDeviceClass", message
+        reason = "SeveralDeviceClasses" if several else "OneDeviceClass"
+        return not several, reason, "; ".join(several)
 
 
 def next_variants(

@@ -24,7 +24,7 @@ from deviceplugin_operator.observed import (
     Seen,
 )
 from deviceplugin_operator.reconciling import conflicts, devices
-from deviceplugin_operator.reconciling.dra import AGAIN, Dra, next_variants
+from deviceplugin_operator.reconciling.dra import AGAIN, NO_DRA, Dra, next_variants
 from deviceplugin_operator.reconciling.rolling import Notify, Rolling, Timing
 from deviceplugin_operator.reconciling.status import BUSY, Outcome, Reported, is_news
 from deviceplugin_operator.reconciling.status import status as made_status
@@ -115,13 +115,16 @@ class Reconciler:
         settling = self._timing.now() < self._settling.get(name, 0.0)
         if settling:
             self._fleet.refresh(older_than=self._timing.nodes)
-        outcomes = [*self._outcomes(owner, wanted, made, missing[1])]
+        if missing[0] == NO_DRA:  # what pods have and lose by a step is not known
+            outcomes = [*self._kept(owner, made, keep=not wanted.paused)]
+        else:
+            outcomes = [*self._outcomes(owner, wanted, made, missing[1])]
         found = self._reported(owner, wanted, outcomes)
         self._report(owner, replace(found, missing=missing))
         busy = any(one.state in BUSY for one in outcomes)
         if busy and not wanted.paused:
             self._settling[name] = self._timing.now() + self._timing.window
-            return min([self._timing.soon, *self._settled_in(outcomes)])
+            return min([self._timing.soon, *devices.settled_in(outcomes, self._timing)])
         return self._timing.nodes if settling else AGAIN if missing[0] else None
 
     def _read(self, owner: Object) -> Wanted | dp.ConfigError:
@@ -142,14 +145,6 @@ class Reconciler:
     def _valid(self, owner: Object) -> Wanted | None:
         found = self._read(owner)
         return None if isinstance(found, dp.ConfigError) else found
-
-    def _settled_in(self, outcomes: Sequence[Outcome]) -> Iterator[float]:
-        """Yield the seconds until the devices of each waiting node can be counted."""
-        for one in outcomes:
-            for taken in one.progress.taken.values():
-                left = taken.ready + self._timing.settle - self._timing.now()
-                if taken.ready and left > 0:
-                    yield left
 
     # Profiles
 
@@ -174,7 +169,7 @@ class Reconciler:
     ) -> Iterator[Outcome]:
         """Yield the state of each profile. Only one profile is rolled out at a time."""
         blocked, found = False, list[Outcome]()
-        left = self._dra.left_behind(owner, wanted, self._covered(wanted.name))
+        left = self._dra.left_behind(wanted, self._covered(wanted.name))
         held = missing or left or self._held(owner, wanted, made)
         for variant in wanted.variants:
             one = self._rolling.outcome(
@@ -244,15 +239,20 @@ class Reconciler:
         wanted = self._valid(owner)
         wanted = self._staged(owner, wanted) if wanted else None
         made = self._made(wanted) if wanted else {}
-        outcomes = []
+        outcomes = [*self._kept(owner, made, keep=keep and not (wanted and wanted.paused))]
+        self._report(owner, replace(self._reported(owner, wanted, outcomes), failure=str(error)))
+
+    def _kept(
+        self, owner: Object, made: Mapping[str, Revision], *, keep: bool
+    ) -> Iterator[Outcome]:
+        """Yield the state of each profile while nothing goes forward or back."""
         for profile in sorted(self._profiles(owner) | made.keys()):
             one = self._rolling.unchanged(owner, profile, keep=False)
-            if keep and not (wanted and wanted.paused):
+            if keep:
                 with suppress(ApiServerError):
                     one = self._rolling.unchanged(owner, profile)
             name = made[profile].name if profile in made else one.wanted
-            outcomes.append(replace(one, wanted=name, state="Stuck"))
-        self._report(owner, replace(self._reported(owner, wanted, outcomes), failure=str(error)))
+            yield replace(one, wanted=name, state="Stuck")
 
     # The status
 

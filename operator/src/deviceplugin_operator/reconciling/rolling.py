@@ -72,11 +72,18 @@ class Rolling:
         return None
 
     def unchanged(self, owner: Object, profile: str, *, keep: bool = True) -> Outcome:
-        """Return the state of a profile that stays as it is; ``keep`` restores it if need be."""
+        """Return the state of a profile that stays as it is; ``keep`` restores it if need be.
+
+        With ``keep``, the time until it goes on does not count against taken nodes.
+        """
         name, progress = owner["metadata"]["name"], self.progress(owner, profile)
+        if keep:
+            progress = progress.towards(progress.target)
         if keep and (kept := self._cluster.revision(owner, profile, progress.target)):
             progress = self._with_joined(owner, profile, kept, progress)
             self._keep(owner, profile, kept, progress)
+            if found := self._cluster.daemon_set(name, profile):
+                self._cluster.note(found, progress)
         elif keep and progress.target:
             lost = self._cluster.why_lost(owner, profile, progress.target)
             progress = replace(progress, lost=lost)

@@ -257,8 +257,8 @@ def _all(view: _View) -> dict[str, Taken]:
 
 def _chosen(view: _View, rollout: Rollout, busy: int, nodes: int, *, settled: bool) -> list[Member]:
     """Return the nodes to take now. A roll-back has no canaries."""
-    unwell = sorted((one for one in view.old if not _serves(one)), key=_name)
-    well = sorted((one for one in view.old if _serves(one)), key=_name)
+    unwell = sorted((one for one in view.old if not _serves(one)), key=_order)
+    well = sorted((one for one in view.old if _serves(one)), key=_order)
     if settled:
         free = max(0, rollout.at_once(nodes) - busy)
         return [*unwell, *well[:free]]
@@ -267,8 +267,9 @@ def _chosen(view: _View, rollout: Rollout, busy: int, nodes: int, *, settled: bo
     return [*unwell, *well][: max(0, rollout.at_once(nodes) - busy)]
 
 
-def _name(node: Member) -> str:
-    return node.name
+def _order(node: Member) -> tuple[bool, str]:
+    """Return what sorts nodes: a canary without devices would show nothing."""
+    return not any(node.devices.values()), node.name
 
 
 def _how_far(view: _View, nodes: Mapping[str, Member]) -> str:
