@@ -16,6 +16,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._app import host
 from deviceplugin._attribution.checkpoint import Checkpoint
+from deviceplugin._attribution.tracker import _SHORT
 from deviceplugin._discovery import triggers
 from deviceplugin._discovery.resources import DiscoveredResources
 from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT
@@ -712,6 +713,26 @@ def test_a_device_that_the_checkpoint_lacks_is_added_once_the_kubelet_answers(
             node.wait_for(RESOURCE, {"b"}, {"a"})
             pods.held = {RESOURCE: ["late"]}
             node.wait_for(RESOURCE, {"b"}, {"a", "late"})
+
+
+def test_only_the_first_answer_is_asked_for_in_a_hurry(kubelet: Kubelet, held_before: Path) -> None:
+    """A kubelet that takes a second would have answered, and not, by turns."""
+    assert held_before.exists()
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    held = pb.ContainerDevices(resource_name=RESOURCE, device_ids=["a"])
+    pod = pb.PodResources(containers=[pb.ContainerResources(devices=[held])])
+    left: list[float] = []
+
+    def answer(_request: Any, context: Any) -> pb.ListPodResourcesResponse:
+        left.append(context.time_remaining())
+        return pb.ListPodResourcesResponse(pod_resources=[pod])
+
+    given = {"pod_resources_interval": timedelta(hours=1), "vanished_grace": SHORT}
+    with (
+        pod_resources(socket, List=answer),
+        kubelet.running(ScriptedPlugin("b"), pod_resources_socket=socket, **given),
+    ):
+        eventually(lambda: min([0.0, *left][-4:]) > _SHORT, "patience")  # four times in turn
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,18 @@ def test_pods_come_and_go(script: Script) -> None:
     assert ("5", "true") == (second.query["resourceVersion"], second.query["watch"])
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_pods_on_a_node_the_one_that_is_ready_is_asked(script: Script, order: int) -> None:
+    """Such as an old one, beside a new one that never gets ready."""
+    conditions = [{"type": "Ready", "status": "True"}]
+    old = pod("n1", "127.0.0.2", metadata={"name": "old"}, status={"conditions": conditions})
+    script.answers += [listed(*[old, pod("n1")][::order])]
+    script.otherwise = lambda _asked: Answer(parts=[b""])
+    with _plugin_pods.plugins(OPTIONS, ApiServer(script.url)) as plugins:
+        eventually(plugins, "the list")
+        assert "http://127.0.0.2:9494" == plugins()["n1"].url
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [

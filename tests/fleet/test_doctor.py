@@ -322,6 +322,10 @@ def test_a_plugin_whose_devices_cannot_be_read_is_still_examined(diagnose: Diagn
         (Api(FORBIDDEN, [plugin_pod("p")]), "unknown  rights  nodes: needs list nodes"),
         (Api(objects=FORBIDDEN), "unknown  rights  the cluster: whether DevicePlugin objects"),
         (
+            Api([node("n1", gpu=(1, 2))], slices=FORBIDDEN),
+            "unknown  devices  example.com/gpu: 1 unhealthy of 2, unless DRA has them",
+        ),
+        (
             Api(objects=[plugin_object("gpu", "RollingOut", "1 of 2")]),
             "failure  operator  DevicePlugin gpu: RollingOut: 1 of 2",
         ),

@@ -222,6 +222,31 @@ def test_what_may_not_be_read_of_dra_is_unknown(
     assert f"as far as {denied} say: needs list {denied}.resource.k8s.io: the API server" in out
 
 
+ALONE = "resource example.com/gpu, unless DRA has them"
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "status", "text"),
+    [
+        (node("n", gpu=(1, 2)), [], 4, "1 unhealthy, unless DRA has them"),
+        (node("n", gpu=(2, 2)), [], 0, "2 of 2 healthy"),
+        (node("n"), ["--resource=example.com/gpu"], 4, f"missing: {ALONE}"),
+        (node("n"), [], 4, "1 more held than there are, unless DRA has them"),
+        (node("n", gpu=(1, 2)), ["--node=other", "--node=n"], 3, "missing: node other"),
+        (node("n", ready="False", gpu=(1, 2)), [], 3, "; 1 unhealthy, unless DRA has them"),
+    ],
+)
+def test_without_a_right_what_dra_may_have_is_not_wrong_for_certain(
+    script: Script, run: Run, given: Object, words: list[str], status: int, text: str
+) -> None:
+    claims = [claim("b", request="x")] if "more held" in text else []
+    script.otherwise = having([given], resourceslices=FORBIDDEN, resourceclaims=claims)
+    found, out, _ = run("--check", *words)
+    assert status == found
+    assert text in out
+    assert 0 == run(*words)[0]
+
+
 @pytest.mark.parametrize(
     "strange", [{}, {"spec": None}, {"spec": {"driver": 1}}, slices({"name": "x", "taints": [1]})]
 )

@@ -49,11 +49,11 @@ MANY = ill(*(f"c{n}" for n in range(1000)), reason="ill")
             "not registered with the kubelet: waiting",
         ),
         (
-            *((Fact(R, "", good=False, reason="c.yaml:2: x", of_entries=True),), ()),
+            *((Fact(R, "", good=False, reason="c.yaml:2: x", about="entries"),), ()),
             *("InvalidEntry", "invalid entry skipped: c.yaml:2: x"),
         ),
         (
-            *((Fact(R, "", good=True, of_entries=True),), (), "EntriesValid"),
+            *((Fact(R, "", good=True, about="entries"),), (), "EntriesValid"),
             "all entries are valid again",
         ),
         (

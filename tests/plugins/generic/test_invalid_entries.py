@@ -244,7 +244,7 @@ def test_a_wrong_entry_is_skipped_at_the_start_and_on_reload_and_said_everywhere
         assert 'deviceplugin_invalid_entries{plugin="GenericPlugin"} 1.0' in answer(
             page, "/metrics"
         )
-        (fact,) = [one for one in read_facts(page, PATIENCE) if one.of_entries]
+        (fact,) = [one for one in read_facts(page, PATIENCE) if one.about == "entries"]
         assert (False, wrong) == (fact.good, fact.reason)
 
         # Its pod keeps the device of an entry that turns wrong.
@@ -258,7 +258,7 @@ def test_a_wrong_entry_is_skipped_at_the_start_and_on_reload_and_said_everywhere
         file.write_text(f"domain: x.io\ndevices: [{kept}, {held}]")
         simulated.wait_for("x.io/held", {"held-zero"})
         assert ["ok"] == answer(page, "/readyz")
-        assert [True] == [one.good for one in read_facts(page, PATIENCE) if one.of_entries]
+        assert [True] == [one.good for one in read_facts(page, PATIENCE) if one.about == "entries"]
 
 
 def answer(page: str, path: str) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.scripted_api import Answer, Asked
+from deviceplugin.tools._node_devices import API as DRA
 from deviceplugin_cli.diagnosis._pods import SELECTOR
 from fleets.objects import NODES, NONE, OBJECTS, PODS, node, page
 
@@ -59,10 +60,15 @@ class Api:
     daemon_sets: Sequence[Object] | Answer = ()
     events: Sequence[Object] | Answer = ()
     objects: Sequence[Object] | Answer = NONE
+    slices: Sequence[Object] | Answer = NONE
 
     def __call__(self, asked: Asked) -> Answer:
         lists = {NODES: self.nodes, DAEMON_SETS: self.daemon_sets, OBJECTS: self.objects}
-        lists |= {PODS: self.pods, "/api/v1/namespaces/gpu/pods": self.pods}
+        lists |= {
+            f"{DRA}/resourceslices": self.slices,
+            PODS: self.pods,
+            "/api/v1/namespaces/gpu/pods": self.pods,
+        }
         found = self.events if asked.path.endswith("/events") else lists.get(asked.path, NONE)
         if isinstance(found, Answer):
             return found

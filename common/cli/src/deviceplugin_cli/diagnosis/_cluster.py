@@ -117,7 +117,7 @@ def _of_fleet(asked: Asked, fleet: Fleet, devices: _Devices) -> Iterator[Located
                 "operator", failure(f"DevicePlugin {one.name}", found, means=means, do=do)
             )
     for node in fleet.nodes or ():
-        yield from _of_node(asked, node, devices[node.name])
+        yield from _of_node(asked, node, devices[node.name], fleet.doubt)
     names = {name for found in devices.values() for name in found}
     if asked.resource and fleet.nodes is not None and not any(map(asked.wants, names)):
         where = f"node {asked.node}" if asked.node else "no node"
@@ -125,10 +125,17 @@ def _of_fleet(asked: Asked, fleet: Fleet, devices: _Devices) -> Iterator[Located
         found = f"{where} {verb} it since its kubelet started"
         means = "no plugin has registered it, or its name is another."
         do = f"{suggestion(asked.resource, sorted(names))} If the name is right, see the pods."
-        yield Located("resource", failure(asked.resource, found, means=means, do=do))
+        wrong = failure(asked.resource, found + fleet.doubt, means=means, do=do)
+        yield Located("resource", _unless_dra(wrong, fleet.doubt))
 
 
-def _of_node(asked: Asked, node: NodeFacts, devices: Mapping[str, Row | None]) -> Iterator[Located]:
+def _unless_dra(found: Finding, doubt: str) -> Finding:
+    return unknown(found.looked_at, found.found, _RIGHTS) if doubt else found
+
+
+def _of_node(
+    asked: Asked, node: NodeFacts, devices: Mapping[str, Row | None], doubt: str
+) -> Iterator[Located]:
     if node.fault:
         do = f"kubectl describe node {node.name}; on the node: journalctl --unit kubelet."
         found = failure(node.name, node.fault, means=_NOT_READY, do=do)
@@ -138,9 +145,11 @@ def _of_node(asked: Asked, node: NodeFacts, devices: Mapping[str, Row | None]) -
         if row and (text := row.problem.removeprefix(node.fault).removeprefix("; ")):
             short = unhealthy(row.healthy, row.total)
             text = text.replace(short, f"{short} of {row.total}", 1) if short else text
-            yield Located("devices", _shortage(resource, text, row.healthy), node.name)
+            found = _shortage(resource, text, row.healthy)
+            yield Located("devices", _unless_dra(found, doubt), node.name)
         elif not row and (asked.resource or asked.node):
-            yield Located("devices", _shortage(resource, "0 devices now", 0), node.name)
+            found = _shortage(resource, f"0 devices now{doubt}", 0)
+            yield Located("devices", _unless_dra(found, doubt), node.name)
 
 
 def _shortage(resource: str, found: str, healthy: int) -> Finding:

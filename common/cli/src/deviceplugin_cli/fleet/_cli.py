@@ -14,6 +14,7 @@ from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 
 _NAME: Final = "deviceplugin-fleet"
 _WRONG: Final = 3
+_UNKNOWN: Final = 4
 
 _DESCRIPTION: Final = """\
 List the devices of all nodes of a cluster: how many of each resource a node has, how many are
@@ -49,7 +50,7 @@ What is wrong, and what to do, says kubectl deviceplugin doctor; kubectl devicep
 an archive for a report.
 
 Exit status: 0 if the cluster answered, 1 if not, 2 if the command line or the kubeconfig is wrong;
-3 with --check if anything is wrong or missing."""
+3 with --check if anything is wrong or missing, or 4 unless DRA, which may not be read, has it."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -67,7 +68,8 @@ def _list(options: argparse.Namespace) -> int:
     shown = [] if options.summary else rows
     table, document = partial(_fleet.table, fleet, shown), partial(_fleet.document, fleet, shown)
     _command_line.write(options, table, document)
-    return _WRONG if options.check and fleet.has_problem else 0
+    status = _WRONG if fleet.has_problem else _UNKNOWN if fleet.has_doubt else 0
+    return status if options.check else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,6 +83,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--summary", action="store_true", help="list no nodes")
     add("--no-pods", action="store_true", help="do not read pods, which takes longest")
     _command_line.add_output(parser)
-    add("--check", action="store_true", help="exit with 3 if anything is wrong or missing")
+    add(
+        "--check",
+        action="store_true",
+        help="exit with 3 if anything is wrong or missing (4: perhaps)",
+    )
     add_cluster(parser)
     return parser

@@ -55,8 +55,9 @@ class Dra(NamedTuple):
         return Dra(self.slices, None if self.claims is None else held)
 
     @property
-    def is_known(self) -> bool:
-        return self.slices is not None and self.claims is not None
+    def doubt(self) -> str:
+        """As in ``Fleet``."""
+        return _UNLESS if self.slices is None or self.claims is None else ""
 
 
 @dataclass(slots=True)
@@ -83,6 +84,8 @@ class Fleet:
     """Of the operator, by name; None if that is unknown, or there is no operator."""
     unknown: list[str] = field(default_factory=list)
     """What is unknown, a message for each."""
+    doubt: str = ""
+    """What is added to a problem that may be none, as it is unknown what DRA has; or nothing."""
     missing: list[str] = field(default_factory=list)
     """What was asked for by name, and is not there."""
 
@@ -90,7 +93,18 @@ class Fleet:
     def has_problem(self) -> bool:
         """Whether anything is known to be wrong."""
         unready = any(not one.ready for one in self.objects or ())
-        return bool(self.missing) or unready or any(row.problem for row in self.rows)
+        return unready or any(not text.endswith(_UNLESS) for text in self._problems())
+
+    @property
+    def has_doubt(self) -> bool:
+        """Whether anything is wrong unless DRA, of which not all may be read, has the devices."""
+        return any(text.endswith(_UNLESS) for text in self._problems())
+
+    def _problems(self) -> list[str]:
+        rows = [row for row in self.rows if row.problem]
+        names = {row.node for row in rows}
+        faults = [node.fault for node in self.nodes or () if node.fault and node.name in names]
+        return [*self.missing, *faults, *(row.problem for row in rows)]
 
 
 NOWHERE: Final = NodeFacts("", {}, {}, "", cordoned=False)
@@ -114,20 +128,21 @@ def of_nodes(nodes: Iterable[NodeFacts], pods: Iterable[Held] | None, dra: Dra) 
     }
     found = count(status, None if pods is None else held, dra.slices or (), dra.claims)
     rows = (
-        _row(known[node], resource, one, doubtful=not dra.is_known)
+        _row(known[node], resource, one, dra.doubt)
         for (node, resource), one in found.items()
         if node in known
     )
     return in_order(row for row in rows if row.total or row.held or row.problem)
 
 
-def _row(node: NodeFacts, resource: str, found: Count, *, doubtful: bool) -> Row:
-    total, healthy, held, drivers, incomplete = found
-    short = unhealthy(healthy, total)
-    problems = [node.fault, incomplete or f"{short}{(short and doubtful and _UNLESS) or ''}"]
-    if held is not None and held > total and not incomplete:
-        problems.append(f"{held - total} more held than there are")
-    text = "; ".join(filter(None, problems)) if total or held or incomplete else ""
+def _row(node: NodeFacts, resource: str, found: Count, doubt: str) -> Row:
+    total, healthy, held, drivers, text = found
+    if not text:
+        text = unhealthy(healthy, total)
+        if held is not None and held > total:
+            text += f"{text and '; '}{held - total} more held than there are"
+        text += text and doubt
+    text = "; ".join(filter(None, [node.fault, text])) if total or held or text else ""
     return Row(resource, node.name, healthy, total, held, node.cordoned, text, drivers)
 
 

@@ -191,6 +191,7 @@ def answer(question: Question, reader: Reader) -> Fleet:
     else:
         pods = _pods(nodes, reader, fleet.unknown) if question.pods else None
         dra = _dra(question, reader, fleet.unknown)
+        fleet.doubt = dra.doubt
         dra = dra.of_some(nodes) if question.nodes else dra
         anywhere = [] if question.nodes or question.selector else [_fleet.NOWHERE]
         rows = _fleet.of_nodes([*nodes, *anywhere], pods, dra)
@@ -200,7 +201,7 @@ def answer(question: Question, reader: Reader) -> Fleet:
         labels = f" with {question.selector}" if question.selector else ""
         fleet.missing += [f"node {name}{labels}" for name in question.nodes if name not in found]
     fleet.missing += [
-        f"resource {pattern}"
+        f"resource {pattern}{fleet.doubt}"
         for pattern in question.resources
         if not any(fnmatchcase(name, pattern) for name in fleet.sums)
     ]

@@ -160,7 +160,8 @@ class HoldingsTracker:
         container with a device starts.
         """
         with self._asking:
-            hurry = self._recorded.is_current and not self._refusals.any
+            is_first = self._view.holdings.holds is None and not self._refusals.any
+            hurry = is_first and self._recorded.is_current
             try:
                 with self._refusals.spared(file_identity(self._service.socket)):
                     found = self._list(_SHORT if hurry else TIMEOUT)

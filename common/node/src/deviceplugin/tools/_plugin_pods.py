@@ -51,6 +51,10 @@ class Plugin:
     """Differs after each start of its container, and when its pod gets ready or unready."""
     credentials: Credentials = NO_CREDENTIALS
 
+    @property
+    def is_ready(self) -> bool:
+        return self.state.startswith("True")
+
     def says(self, reduce: Callable[[Any], _T], path: str = "") -> _T:
         """Return what ``reduce`` makes of the plugin's ``/devices``; raise ``NoAnswerError``.
 
@@ -144,7 +148,9 @@ class _Pods:
 
     def changed(self, kept: dict[str, Any]) -> None:
         self._problems.over("pods")
-        self.found = {one.node: one for one in kept.values() if one is not None}
+        # Of two on a node, as with maxSurge, one that is not ready hides no other.
+        found = sorted(filter(None, kept.values()), key=lambda one: one.is_ready)
+        self.found = {one.node: one for one in found}
 
     def failed(self, error: ApiServerError) -> None:
         text = advised(error, "apply the Role and its binding")

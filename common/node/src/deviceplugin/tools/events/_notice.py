@@ -35,6 +35,11 @@ _REASONS: Final = {
     ("registration", "bad"): "DevicesNotRegistered",
     ("registration", "good"): "DevicesRegistered",
 }
+_OTHERS: Final = {
+    "entries": ("all entries are valid again", "invalid entry skipped"),
+    "driver": ("the DRA driver is ready again", "the DRA driver is not ready"),
+    "registration": ("the kubelet is watching it again", "not registered with the kubelet"),
+}
 _STATES: Final = {"good": "healthy again", "degraded": "degraded", "bad": "unhealthy"}
 _MAX_BYTES: Final = 1024
 """Most bytes of a message that the API accepts."""
@@ -49,26 +54,18 @@ class Fact(NamedTuple):
 
     resource: str
     device: str
-    """The id of the device; empty for the registration."""
+    """The id of the device; empty if it is about something else."""
     good: bool
-    """Whether it is healthy, or registered."""
+    """Whether it is healthy, registered, valid or ready."""
     reason: str = ""
     """Why it is not, or will not be for long."""
     since: str = ""
     """The time when health or reason last changed, as ISO 8601; empty if that is unknown."""
     pod: tuple[str, str, str] | None = None
     """If it is about a pod that has a device node that is gone: namespace, name and uid."""
-    of_entries: bool = False
-    """Whether it is about the entries of a plugin's settings; ``resource`` is the plugin."""
-    of_driver: bool = False
-    """Whether it is about the DRA driver that ``resource`` is."""
-
-    @property
-    def subject(self) -> str:
-        """``device``, ``entries``, ``driver`` or ``registration``, of a device plugin."""
-        if self.device:
-            return "device"
-        return "entries" if self.of_entries else "driver" if self.of_driver else "registration"
+    about: str = "registration"
+    """What it is about, without a device; or ``entries`` of the settings of a plugin, which
+    ``resource`` is, or ``driver``, the DRA driver that it is."""
 
     @property
     def state(self) -> str:
@@ -97,10 +94,10 @@ def _facts(page: Any) -> list[Fact]:
     found: list[Fact] = []
     for plugin, wrong in page.get("invalid_entries", {}).items():
         reason = "; ".join(map(str, wrong))
-        found.append(Fact(str(plugin), "", not wrong, reason, of_entries=True))
+        found.append(Fact(str(plugin), "", not wrong, reason, about="entries"))
     if dra := page.get("dra"):
         problem = str(dra["problem"])
-        found.append(Fact(str(dra["driver"]), "", not problem, problem, of_driver=True))
+        found.append(Fact(str(dra["driver"]), "", not problem, problem, about="driver"))
     for resource in page["resources"]:
         name = str(resource["name"])
         problem = str(resource["problem"])  # none where it need not be registered
@@ -151,7 +148,7 @@ class Notice(NamedTuple):
         first = self.facts[0]
         if first.pod:
             return STALE_REASON
-        return _REASONS[first.subject, self.state]
+        return _REASONS["device" if first.device else first.about, self.state]
 
     @property
     def kind(self) -> str:
@@ -168,15 +165,10 @@ class Notice(NamedTuple):
         return text.encode(errors="replace")[:_MAX_BYTES].decode(errors="ignore")
 
     def _registration(self) -> str:
-        if self.facts[0].of_entries:
-            wrong = f"invalid entry skipped: {self.facts[0].reason}"
-            return "all entries are valid again" if self.good else wrong
-        if self.facts[0].of_driver:
-            wrong = f"the DRA driver is not ready: {_cut(self.facts[0].reason)}"
-            return "the DRA driver is ready again" if self.good else wrong
-        if self.good:
-            return "the kubelet is watching it again"
-        return f"not registered with the kubelet: {_cut(self.facts[0].reason)}"
+        first = self.facts[0]
+        good, bad = _OTHERS[first.about]
+        reason = first.reason if first.about == "entries" else _cut(first.reason)
+        return good if self.good else f"{bad}: {reason}"
 
     def _devices(self) -> str:
         state = _STATES[self.state]
