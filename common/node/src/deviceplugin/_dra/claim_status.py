@@ -58,11 +58,7 @@ Wanted = Mapping[Place, Sequence[Condition]]
 Object = Mapping[str, Any]
 
 _READY: Final = {"type": "Ready", "status": "True", "reason": "Prepared", "message": ""}
-_HEALTHY: Final = {
-    "healthy": {"type": "Healthy", "status": "True", "reason": "Healthy"},
-    "unhealthy": {"type": "Healthy", "status": "False", "reason": "Unhealthy"},
-    "unknown": {"type": "Healthy", "status": "Unknown", "reason": "Unknown"},
-}
+_HEALTHY: Final = {"healthy": "True", "unhealthy": "False", "unknown": "Unknown"}
 
 
 class ClaimStore(ClaimReader, Protocol):
@@ -295,7 +291,9 @@ def _wanted(record: Record, health: Mapping[tuple[str, str], Sequence[Condition]
 
 
 def _conditions(one: DeviceHealth) -> Sequence[Condition]:
-    return _READY, {**_HEALTHY[one.status], "message": cut(one.message, MAX_HEALTH_MESSAGE)}
+    said = {"status": _HEALTHY[one.status], "reason": one.status.capitalize()}
+    message = cut(one.message, MAX_HEALTH_MESSAGE)
+    return _READY, {"type": "Healthy", **said, "message": message}
 
 
 def _statuses(wanted: Wanted) -> object:
