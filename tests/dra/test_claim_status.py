@@ -181,15 +181,19 @@ def test_a_claim_that_is_not_as_it_was_is_asked_for_once(
     assert (["get"], [], []) == (asked(make), reporting.writes, lines(caplog))
 
 
+@pytest.mark.parametrize(
+    ("times", "logged"),
+    [(1, []), (9, ["claim status not written", "claim status written again"])],
+)
 def test_a_claim_that_changes_in_between_is_read_again(
-    make: Simulated, caplog: pytest.LogCaptureFixture
+    make: Simulated, times: int, logged: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     conflict = RefusedError(409, "Conflict", "the object has been modified")
-    make.cluster.faults.refuse(conflict, matches=lambda wanted: wanted.verb == "patch")
+    make.cluster.faults.refuse(conflict, times, matches=lambda wanted: wanted.verb == "patch")
     reporting = Reporting(make.api, [allocated(make)])
-    for _ in range(2):
+    for _ in range(times + 1):
         reporting.say("healthy")
-    assert ([False, True], []) == (reporting.writes, lines(caplog))
+    assert ([*[False] * times, True], logged) == (reporting.writes, lines(caplog))
 
 
 def test_an_api_server_that_is_away_is_asked_seldom_and_reported_once(
@@ -218,6 +222,19 @@ def test_after_a_burst_a_claim_is_asked_for_each_second(
     reporting.records.clear()
     reporting.say("healthy")
     assert {} == reporting.status._known
+
+
+def test_a_device_that_flaps_holds_up_no_other_claim(
+    make: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_status, "_BURST", 1)
+    reporting = Reporting(make.api, many(make, 3))
+    wrong = RefusedError(500, "InternalError", "etcdserver: request is too large")
+    make.cluster.faults.refuse(wrong, matches=lambda wanted: wanted.name == "c1")
+    for _ in range(6):
+        reporting.say("unhealthy")
+        reporting.say("healthy")
+    assert [2, 2, 2] == [len(said(make, one)) for one in ("c0", "c1", "c2")]
 
 
 FORBIDDEN = RefusedError(403, "Forbidden", "cannot patch")

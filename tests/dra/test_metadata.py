@@ -94,7 +94,14 @@ def test_a_claim_of_a_template_has_the_name_that_the_pod_gives_it(
 
 @pytest.mark.parametrize(
     ("claim", "request_"),
-    [("../etc", "one"), ("one", ".."), ("one", "a" * 64), ("one", "a\n"), ("One", "one")],
+    [
+        ("../etc", "one"),
+        ("one", ".."),
+        ("one", ""),
+        ("one", "a" * 64),
+        ("one", "a\n"),
+        ("One", "a"),
+    ],
 )
 def test_what_is_no_name_becomes_no_path_and_holds_nothing(
     node: DriverNode, claim: str, request_: str

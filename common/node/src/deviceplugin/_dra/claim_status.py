@@ -4,7 +4,6 @@ It is written after the kubelet has its answer, so no pod waits for it.
 """
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
@@ -59,11 +58,7 @@ Wanted = Mapping[Place, Sequence[Condition]]
 Object = Mapping[str, Any]
 
 _READY: Final = {"type": "Ready", "status": "True", "reason": "Prepared", "message": ""}
-_HEALTHY: Final = {
-    "healthy": {"type": "Healthy", "status": "True", "reason": "Healthy"},
-    "unhealthy": {"type": "Healthy", "status": "False", "reason": "Unhealthy"},
-    "unknown": {"type": "Healthy", "status": "Unknown", "reason": "Unknown"},
-}
+_HEALTHY: Final = {"healthy": "True", "unhealthy": "False", "unknown": "Unknown"}
 
 
 class ClaimStore(ClaimReader, Protocol):
@@ -145,16 +140,20 @@ class ClaimStatus:
             self._succeeded()
 
     def _due(self, wanted: Mapping[str, Wanted]) -> Sequence[str]:
-        """Return the claims to write now: those that failed come last."""
+        """Return the claims to write now, in order."""
         now = self.clock.now()
         due = [uid for uid, one in wanted.items() if self._is_due(self._known.get(uid), one, now)]
         if not due and self._known and now >= self._check_at:
             self._check_at = now + _CHECK
             due = [min(self._known, key=lambda uid: self._known[uid].at)]
-        # Those of which the status has changed, before those that may be as they should.
-        return sorted(
-            due, key=lambda uid: (self._failed_at.get(uid, -math.inf), uid not in self._known)
-        )
+        return sorted(due, key=lambda uid: self._place_in_line(uid, now))
+
+    def _place_in_line(self, uid: str, now: float) -> tuple[int, float]:
+        """Return the order: changed claims, new ones, failed ones, and those of the last minute."""
+        if known := self._known.get(uid):  # a device that flaps holds up no other claim
+            return (0 if now >= known.at + _LAST_WAIT else 3), known.at
+        failed_at = self._failed_at.get(uid)
+        return (1, 0.0) if failed_at is None else (2, failed_at)
 
     def _is_due(self, known: _Known | None, wanted: Wanted, now: float) -> bool:
         if known is None or known.wanted == wanted:
@@ -211,11 +210,12 @@ class ClaimStatus:
         self._problems.say("refused", "claim status refused", claim=str(claim), error=str(error))
 
     def _failed(self, uid: str, error: ApiServerError) -> None:
-        """Report ``error``, unless it only says that the claim has changed; then wait."""
+        """Report ``error``, unless the claim has just changed once; then wait."""
         self._known.pop(uid, None)
+        has_changed = isinstance(error, ConflictError) and uid not in self._failed_at
         self._failed_at[uid] = self.clock.now()
         is_refused = _is_refusal(error) and not self._may_write
-        if not isinstance(error, ConflictError) and error.status != self._failing:
+        if not has_changed and error.status != self._failing:
             self._failing = error.status
             text = f"{error}{_ADVICE if is_refused else ''}"
             self._problems.say("status", "claim status not written", error=text)
@@ -291,7 +291,9 @@ def _wanted(record: Record, health: Mapping[tuple[str, str], Sequence[Condition]
 
 
 def _conditions(one: DeviceHealth) -> Sequence[Condition]:
-    return _READY, {**_HEALTHY[one.status], "message": cut(one.message, MAX_HEALTH_MESSAGE)}
+    said = {"status": _HEALTHY[one.status], "reason": one.status.capitalize()}
+    message = cut(one.message, MAX_HEALTH_MESSAGE)
+    return _READY, {"type": "Healthy", **said, "message": message}
 
 
 def _statuses(wanted: Wanted) -> object:

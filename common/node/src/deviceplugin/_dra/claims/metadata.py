@@ -64,7 +64,7 @@ class DescribedClaims:
             requests.setdefault(one.result.request, []).append(one)
         if not re.fullmatch(DOMAIN, claim.name):
             raise AllocationError(f"{bounded(repr(claim.name))} is not the name of a claim")
-        if wrong := next((one for one in requests if not is_request(one)), None):
+        for wrong in (one for one in requests if not is_request(one)):
             raise AllocationError(f"{bounded(repr(wrong))} is not the name of a request")
         return {name: self._request(claim, some, self.describe) for name, some in requests.items()}
 
