@@ -86,6 +86,10 @@ class Endpoints:
         endpoint = self._find(resource)
         return endpoint is not None and endpoint.up_to_date
 
+    def shared(self) -> list[str]:
+        """Return the resources that another process serves, too."""
+        return [each.resource.name for each in self.running() if each.is_shared()]
+
     def _find(self, resource: str) -> Endpoint | None:
         with self._lock:
             running = self._endpoints.get(resource)

@@ -227,9 +227,18 @@ class Ownership:
             if mode == self._mode:
                 return
             self._mode = mode
-            ours = self._resources().values()
-            self._handover.turn((each.name, one) for each in ours for one in each.devices)
+            self._hand_over()
         self._listeners.call()
+
+    def take_over(self) -> None:
+        """Offer each device as soon as the kubelet has it no more from a process that is gone."""
+        with self._lock:
+            self._hand_over()
+        self._listeners.call()
+
+    def _hand_over(self) -> None:
+        ours = self._resources().values()
+        self._handover.turn((each.name, one) for each in ours for one in each.devices)
 
     def observe(self, holdings: Holdings, kubelet: Identity, records: Records = no_records) -> None:
         with self._lock:

@@ -94,6 +94,11 @@ class Endpoint:
     def is_registered(self) -> bool:
         return self.server is not None and not self.problem
 
+    def is_shared(self) -> bool:
+        """Ask whether another process serves the resource, too."""
+        server = self.server
+        return self._sockets.others() or (server is not None and server.is_replaced)
+
     def on_poke(self, poked: Callable[[], None]) -> None:
         """Call ``poked``, from any thread, when the next of ``steps`` should not be delayed."""
         self._poked = poked
