@@ -79,7 +79,10 @@ class Driver:
         self._records = Records(settings.claims_dir)
         self._files = ClaimFiles(settings.cdi_dir, settings.name, settings.metadata_dir)
         self._turn = instances.Turn(
-            settings.directory / instances.TURN, refresh=self._refresh, leave=self._records.seen
+            settings.directory / instances.TURN,
+            news=lambda: self._begins or self._records.has_news(),
+            refresh=self._refresh,
+            leave=self._records.seen,
         )
         self._preparing = preparing = Preparing(
             settings.name,
@@ -149,10 +152,13 @@ class Driver:
         """Report the health of devices to the kubelet, because it may have changed."""
         self._streams.poke()
 
-    def restore(self) -> None:
-        """Withhold the devices of the recorded claims, before anything is given out."""
+    def restore(self, *, moves: bool = True) -> None:
+        """Withhold the devices of the recorded claims, before anything is given out.
+
+        What is no record is renamed if it ``moves``.
+        """
         before = self._records.all()
-        found = self._records.load()
+        found = self._records.load(moves=moves)
         devices.restore(self.ownership, found.values(), self._unrecorded)
         for uid in before.keys() - found.keys():  # another process has released it
             self.ownership.unprepare(uid)
@@ -203,10 +209,9 @@ class Driver:
 
     def _refresh(self) -> None:
         """Learn what other processes have done, while no claim is being changed."""
-        if self._begins or self._records.has_news():
-            self.restore()
-            self._files.want(self._records.all().values())
-            self.claims_changed()
+        self.restore(moves=self._begins)
+        self._files.want(self._records.all().values())
+        self.claims_changed()
         if self._begins:
             self._files.restore(self._records.all().values())
             self._begins = False
@@ -217,7 +222,7 @@ class Driver:
         self._begins = taken and not self.leads
         try:
             with self._turn.hold(lambda: 0.0):
-                wait = self._repair()
+                wait = self._repair() if taken else _AGAIN  # the files are the leader's to keep
         except AllocationError:  # another process prepares a claim
             return _AGAIN
         if taken and not self.leads and not self._begins:
@@ -228,7 +233,7 @@ class Driver:
             event = "driver leads" if self.leads else "another process of the driver leads"
             log.info(event, extra={"driver": self.settings.name, "instance": own.instance})
         if not self.leads:
-            return _AGAIN
+            return wait
         instances.remove_stale_sockets(own)
         return wait
 
