@@ -111,7 +111,7 @@ class Driver:
         self._set_registered(registered=False)
         self.leads = False
         """Whether this process publishes the slices, and no other one of the driver does."""
-        self._follows = self._begins = False
+        self._follows, self._begins = False, True
         self._problem = "not started"
         self._problems = Problems(log)
         self._unrecorded = UnreadableRecords(
@@ -152,13 +152,10 @@ class Driver:
         """Report the health of devices to the kubelet, because it may have changed."""
         self._streams.poke()
 
-    def restore(self, *, moves: bool = True) -> None:
-        """Withhold the devices of the recorded claims, before anything is given out.
-
-        What is no record is renamed if it ``moves``.
-        """
+    def restore(self) -> None:
+        """Withhold the devices of the recorded claims, before anything is given out."""
         before = self._records.all()
-        found = self._records.load(moves=moves)
+        found = self._records.load(moves=self._begins)
         devices.restore(self.ownership, found.values(), self._unrecorded)
         for uid in before.keys() - found.keys():  # another process has released it
             self.ownership.unprepare(uid)
@@ -209,12 +206,10 @@ class Driver:
 
     def _refresh(self) -> None:
         """Learn what other processes have done, while no claim is being changed."""
-        self.restore(moves=self._begins)
-        self._files.want(self._records.all().values())
+        self.restore()
+        (self._files.restore if self._begins else self._files.want)(self._records.all().values())
+        self._begins = False
         self.claims_changed()
-        if self._begins:
-            self._files.restore(self._records.all().values())
-            self._begins = False
 
     def _tend(self, own: DriverSettings, leader: instances.FileLock) -> float:
         """Lead if no other process does, repair files; return the seconds until the next time."""

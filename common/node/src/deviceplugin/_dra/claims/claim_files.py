@@ -193,7 +193,7 @@ class Records:
                     continue
                 self._odd.append(path)
                 if path not in before:
-                    _report(path, error, kept=str(path))
+                    _report(path, error, path)
         with self._lock:
             self._records = found
         return found
@@ -286,11 +286,11 @@ def _set_aside(path: Path, error: Exception) -> None:
     try:
         path.replace(kept)
     except OSError as failure:
-        _report(path, error, kept=str(failure))
+        _report(path, error, failure)
     else:
-        _report(path, error, kept=str(kept))
+        _report(path, error, kept)
 
 
-def _report(path: Path, error: Exception, *, kept: str) -> None:
-    fields = {"file": str(path), "error": str(error), "kept": kept}
+def _report(path: Path, error: Exception, kept: object) -> None:
+    fields = {"file": str(path), "error": str(error), "kept": str(kept)}
     log.error("record of a claim cannot be read", extra=fields)

@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -36,16 +36,14 @@ class FileLock:
     def take(self) -> bool:
         """Take it unless another process has it; return whether it is ours. May raise OSError."""
         if self._descriptor is None:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(descriptor)
-                if isinstance(error, BlockingIOError):
-                    return False
-                raise
-            self._descriptor = descriptor
-        return True
+            with ExitStack() as undo:
+                found = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                undo.callback(os.close, found)
+                with suppress(BlockingIOError):
+                    fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    undo.pop_all()
+                    self._descriptor = found
+        return self._descriptor is not None
 
     def release(self) -> None:
         if self._descriptor is not None:
