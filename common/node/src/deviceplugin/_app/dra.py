@@ -65,15 +65,12 @@ class Dra:
         holdings: Callable[[], Holdings | None] = lambda: None,
         clock: Clock = MONOTONIC,
     ) -> None:
-        self._names = names
+        self._names, self._directories = names, directories
         self._ownership, self._resources = ownership, resources
         self._discovered, self._may_offer = discovered, may_offer
-        self._holdings = holdings
-        self._published_once = False
-        self._directories = directories
+        self._holdings, self._clock = holdings, clock
+        self._published_once = self._registered_once = False
         self._needed_directories = [settings.driver_dir, settings.registry_dir, settings.cdi_dir]
-        self._registered_once = False
-        self._clock = clock
         self._needed_at = clock.now()
         """When it was last known that pods need the driver."""
         self._linger = _LINGER * settings.pod_resources_interval.total_seconds()
@@ -208,10 +205,8 @@ class Dra:
 
     def finish(self) -> None:
         """Remove what says that this node has slices, unless another process may publish some."""
-        if not self.leads:
-            return
-        self._names.marker.unlink(missing_ok=True)
-        for path in self._names.unreadable():  # no container has devices of these any more
+        # No container has devices of unreadable records any more.
+        for path in (self._names.marker, *self._names.unreadable()) if self.leads else ():
             path.unlink(missing_ok=True)
 
     def problem(self) -> str:

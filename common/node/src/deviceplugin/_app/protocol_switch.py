@@ -164,7 +164,7 @@ class ProtocolSwitch:
         waited = self._waits
         self._check_alone()
         if waited:
-            self.ownership.take_over()
+            self.ownership.switch("dra", again=True)
         self.may_offer = True
         self.dra.poke()
 

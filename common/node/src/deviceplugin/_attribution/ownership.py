@@ -221,24 +221,15 @@ class Ownership:
             held = self._handover or self._claims or self.hardware.waits or self._holders.held
             return self._mode == "dra" or bool(held)
 
-    def switch(self, mode: Mode) -> None:
-        """Offer devices by the protocol of ``mode``, each as soon as the other gives it up."""
+    def switch(self, mode: Mode, *, again: bool = False) -> None:
+        """Offer devices by ``mode``, maybe ``again``, each once the other protocol gives it up."""
         with self._lock:
-            if mode == self._mode:
+            if mode == self._mode and not again:
                 return
             self._mode = mode
-            self._hand_over()
+            ours = self._resources().values()
+            self._handover.turn((each.name, one) for each in ours for one in each.devices)
         self._listeners.call()
-
-    def take_over(self) -> None:
-        """Offer each device as soon as the kubelet has it no more from a process that is gone."""
-        with self._lock:
-            self._hand_over()
-        self._listeners.call()
-
-    def _hand_over(self) -> None:
-        ours = self._resources().values()
-        self._handover.turn((each.name, one) for each in ours for one in each.devices)
 
     def observe(self, holdings: Holdings, kubelet: Identity, records: Records = no_records) -> None:
         with self._lock:
