@@ -314,10 +314,12 @@ def test_after_a_start_dra_offers_nothing_that_an_older_process_offers_otherwise
         node.free(),
         node.switch.troubles(),
     )
+    assert node.ownership.concerns_pods(NAME), "or nothing tells the kubelet that it has none"
     node.allocatable = set()
     node.step()
     node.observe(2)
     assert (math.inf, {A, B}) == (node.step(), node.free())
+    assert not node.ownership.concerns_pods(NAME)
 
 
 def test_a_switch_to_dra_waits_for_other_processes_of_the_device_plugin(node: Node) -> None:

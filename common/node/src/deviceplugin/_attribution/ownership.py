@@ -204,14 +204,14 @@ class Ownership:
     def draining(self) -> bool:
         """Whether DRA waits for devices that the device plugin, or a pod of it, has."""
         with self._lock:
-            ours = self._resources()
-            held = any(name in ours for name, _ in self._pods.held)
+            held = any(name in self._resources() for name, _ in self._pods.held)
             return self._mode == "dra" and (held or bool(self._handover))
 
     def concerns_pods(self, resource: str) -> bool:
-        """Return whether a pod has devices of ``resource`` by the device plugin, or might have."""
+        """Return whether a pod has devices of ``resource`` by the device plugin, or may get."""
         with self._lock:
-            keys = (*self._holders.allocating, *self._pods.held)
+            leaving = self._handover.keys if self._mode == "dra" else set[Key]()
+            keys = {*self._holders.allocating, *self._pods.held} | leaving
             return not self._pods.known or any(name == resource for name, _ in keys)
 
     @property
