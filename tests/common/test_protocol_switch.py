@@ -32,7 +32,7 @@ class Side(Dra):
     def __init__(self) -> None:
         self.did: list[str] = []
         self.wrong = ""
-        self.idle = True
+        self.idle = self.leading = True
 
     @override
     def advertise(self, resource: Resource) -> None:
@@ -64,6 +64,19 @@ class Side(Dra):
 
     @property
     @override
+    def leads(self) -> bool:
+        return self.leading
+
+    @override
+    def remark(self) -> str:
+        return ""
+
+    @override
+    def poke(self) -> None:
+        self.did.append("poke")
+
+    @property
+    @override
     def is_idle(self) -> bool:
         return self.idle
 
@@ -79,6 +92,7 @@ class Node:
         self.sent = {NAME, OTHER}
         self.allocatable: set[Key] | KubeletUnavailableError = {A, B}
         self.discovered = True
+        self.shared: set[str] = set()
         self.polls = 0
         self.made: list[Side | Exception] = [self.side]
         self.events = Metrics().events
@@ -89,6 +103,7 @@ class Node:
             ownership=self.ownership,
             catalogue=self.catalogue,
             up_to_date=lambda name: name in self.sent,
+            shared=lambda: self.shared,
             allocatable=self.ask,
             discovered=lambda: self.discovered,
             poll_soon=self.poll,
@@ -210,7 +225,7 @@ def test_the_device_plugin_goes_on_as_long_as_dra_could_not_offer_anything(node:
     assert (1.0, "device-plugin") == (node.step(), node.mode())
     node.switch.to("device-plugin")
     assert math.inf == node.step()
-    assert ["stop", "finish"] == node.side.did[-2:]
+    assert ["finish", "stop"] == node.side.did[-2:]
     node.side.wrong = ""
     node.switch.to("dra")
     node.step()
@@ -244,7 +259,7 @@ def test_the_device_plugin_offers_what_is_in_no_slice_and_dra_ends_with_its_last
     node.side.idle = True
     assert math.inf == node.step()
     assert not node.ownership.concerns_dra(NAME)
-    assert (["stop", "finish"], None) == (node.side.did[-2:], node.dra())
+    assert (["finish", "stop"], None) == (node.side.did[-2:], node.dra())
 
 
 def test_what_was_published_before_the_start_is_withdrawn_once_all_is_discovered() -> None:
@@ -278,3 +293,46 @@ def test_its_thread_follows_the_target_until_it_is_stopped(node: Node) -> None:
     node.switch.stop()
     thread.join(PATIENCE)
     assert "stop" == node.side.did[-1]
+
+
+def test_after_a_start_dra_offers_nothing_that_an_older_process_offers_otherwise() -> None:
+    node = Node("dra")
+    node.shared, node.side.leading = {NAME, OTHER}, False
+    assert (1.0, False, []) == (node.step(), node.switch.may_offer, node.switch.troubles())
+    node.side.leading = True
+    assert (1.0, False) == (node.step(), node.switch.may_offer)
+    said = [f"DRA: another process offers {NAME}, {OTHER} by the device plugin"]
+    assert (said, said, []) == (
+        node.switch.troubles(),
+        node.switch.remarks(),
+        node.switch.problems(),
+    )
+    node.shared = set()
+    assert (1.0, True, set(), []) == (
+        node.step(),
+        node.switch.may_offer,
+        node.free(),
+        node.switch.troubles(),
+    )
+    assert node.ownership.concerns_pods(NAME), "or nothing tells the kubelet that it has none"
+    node.allocatable = set()
+    node.step()
+    node.observe(2)
+    assert (math.inf, {A, B}) == (node.step(), node.free())
+    assert not node.ownership.concerns_pods(NAME)
+
+
+def test_a_switch_to_dra_waits_for_other_processes_of_the_device_plugin(node: Node) -> None:
+    node.shared = {NAME}
+    node.switch.to("dra")
+    assert (1.0, "device-plugin") == (node.step(), node.mode())
+    node.shared = set()
+    assert (1.0, "dra", []) == (node.step(), node.mode(), node.switch.troubles())
+
+
+def test_the_device_plugin_waits_until_this_process_can_withdraw_the_slices() -> None:
+    node = Node("dra", target="device-plugin")
+    node.side.leading = False
+    assert (1.0, "dra") == (node.step(), node.mode())
+    node.side.leading = True
+    assert (1.0, "device-plugin") == (node.step(), node.mode())

@@ -1,6 +1,8 @@
 """A fixed name of a socket: several plugins may want it, and the kubelet is never given it."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -13,7 +15,7 @@ from deviceplugin._kubelet.server import is_socket_of
 from deviceplugin._kubelet.sockets import SocketAlias, SocketNews
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin._platform.unix_sockets import answers
+from deviceplugin._platform.unix_sockets import answers, is_ours
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from patience import eventually
@@ -195,3 +197,25 @@ def test_only_the_last_that_claimed_a_name_releases_it(tmp_path: Path) -> None:
     assert [] == [*tmp_path.iterdir()]
     second.release()
     assert "AF_UNIX path too long" == SocketAlias(tmp_path / ("x" * 107), "a.sock").claim()
+
+
+def test_a_socket_is_ours_only_if_this_process_listens_on_it(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours.sock", tmp_path / "theirs.sock"
+    code = f"""
+import socket
+served = socket.socket(socket.AF_UNIX)
+served.bind({str(theirs)!r})
+served.listen()
+print("listens", flush=True)
+input()
+"""
+    words = [sys.executable, "-c", code]
+    with (
+        listening(ours),
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other,
+    ):
+        assert other.stdout is not None
+        assert b"listens\n" == other.stdout.readline()
+        assert [True, False] == [is_ours(ours), is_ours(theirs)]
+        other.communicate(b"\n")
+    assert [False, False] == [is_ours(ours), is_ours(tmp_path / "none.sock")]

@@ -2,6 +2,7 @@
 
 import fcntl
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,12 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra import driver as driver_module
 from deviceplugin._dra.serving import server as server_module
-from deviceplugin._dra.serving.instances import Turn, instance, remove_stale_sockets
+from deviceplugin._dra.serving.instances import (
+    FileLock,
+    Turn,
+    instance,
+    remove_stale_sockets,
+)
 from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._platform import open_files
@@ -223,12 +229,18 @@ def test_sockets_of_a_killed_process_are_removed_and_those_of_others_stay(
 
 def test_only_one_process_at_a_time_changes_claims(tmp_path: Path) -> None:
     seen: list[str] = []
+    news: list[str] = []
 
     def failing() -> None:
         raise OSError("no disk")
 
     ours, theirs, broken = (
-        Turn(tmp_path / "lock", refresh=refresh, leave=lambda: seen.append("left"))
+        Turn(
+            tmp_path / "lock",
+            news=lambda: bool(news),
+            refresh=refresh,
+            leave=lambda: seen.append("left"),
+        )
         for refresh in (lambda: seen.append("refreshed"), lambda: None, failing)
     )
     with pytest.raises(OSError, match="no disk"), broken.hold(lambda: 1.0):
@@ -239,7 +251,38 @@ def test_only_one_process_at_a_time_changes_claims(tmp_path: Path) -> None:
         theirs.close()
         with pytest.raises(dp.AllocationError, match="another process"), theirs.hold(lambda: 9.0):
             pass
-    assert ["refreshed", "left"] == seen
+    with ours.hold(lambda: 1.0):  # of which no time of a file need tell the others
+        pass
+    with theirs.hold(lambda: 1.0):
+        pass
+    with ours.hold(lambda: 1.0):
+        pass
+    assert ["refreshed", "left", "left", "left", "refreshed", "left"] == seen
+    news.append("a file was removed")
+    with ours.hold(lambda: 1.0):
+        pass
+    assert ["refreshed", "left"] == seen[6:]
+
+
+def test_a_driver_leaves_its_sockets_and_the_slices_to_an_older_release(
+    running: RunningDriver,
+) -> None:
+    settings = running.settings
+    settings.directory.mkdir()
+    older = FileLock(settings.directory / "lock")
+    assert older.take()
+    with socket.socket(socket.AF_UNIX) as served:
+        served.bind(str(settings.service_socket))
+        served.listen()
+        driver = running.start()
+        sockets = replace(settings, instance=2)
+        eventually(lambda: "" == driver.problem() or sockets.registry_socket.exists())
+        register(sockets.registry_socket)
+        assert ("", False) == (driver.problem(), driver.leads)
+        assert not settings.registry_socket.exists()
+    older.release()
+    eventually(lambda: driver.leads, "the lead")
+    eventually(lambda: not settings.service_socket.exists(), "the removal of the dead socket")
 
 
 def test_a_claim_is_released_without_a_call_of_the_kubelet(running: RunningDriver) -> None:

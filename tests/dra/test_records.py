@@ -138,6 +138,20 @@ def test_a_file_that_is_not_a_record_is_set_aside_and_the_others_are_used(
     assert [] == records.set_aside()
 
 
+def test_what_another_process_may_be_able_to_read_is_left_to_it(
+    records: Records, caplog: pytest.LogCaptureFixture
+) -> None:
+    records.write(record("uid-2"))
+    path = records.directory / "uid-1.json"
+    path.write_text(changed(version=99))
+    for _ in range(2):
+        assert {"uid-2"} == records.load(moves=False).keys()
+        assert [path] == records.set_aside()
+    assert [str(path)] == [one.__dict__["kept"] for one in caplog.records]
+    path.unlink()  # the other one releases it
+    assert [] == records.set_aside()
+
+
 def test_a_record_of_another_version_is_named_with_what_to_do(
     records: Records, caplog: pytest.LogCaptureFixture
 ) -> None:

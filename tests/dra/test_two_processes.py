@@ -25,17 +25,18 @@ class Drivers:
 
     def __init__(self, node: DualNode, root: Path, stack: ExitStack) -> None:
         self.node, self._root, self._stack = node, root, stack
-        (root / "gophers").mkdir()
+        self.gophers = root / "gophers"
+        self.gophers.mkdir()
         for name in ALL:
-            (root / "gophers" / name).touch()
+            (self.gophers / name).touch()
         eventually(lambda: not node.kubelet.dra.wipes, "the first deletion of slices")
 
-    def launch(self, *arguments: str) -> Served:
+    def launch(self, protocol: str = "dra") -> Served:
         settings = self.node.settings()
         words = {
-            "directory": self._root / "gophers",
+            "directory": self.gophers,
             "resource": RESOURCE,
-            "protocol": "dra",
+            "protocol": protocol,
             "driver-name": DRIVER,
             "node-name": NODE,
             "registry-dir": settings.registry_dir,
@@ -46,7 +47,7 @@ class Drivers:
             "api-server": settings.api_server,
         }
         given = [f"--{key}={value}" for key, value in words.items()]
-        return self._stack.enter_context(running(settings.plugin_dir, *given, *arguments))
+        return self._stack.enter_context(running(settings.plugin_dir, *given))
 
     def start(self) -> Served:
         """Start one more process, and wait until it is ready and the slices are there."""
@@ -175,3 +176,28 @@ def test_processes_that_start_at_once_share_the_work(drivers: Drivers) -> None:
     eventually(lambda: all(one.ready for one in found), "readiness")
     eventually(lambda: 2 == sum(REMARK in one.get("/readyz")[1] for one in found), "one to lead")
     assert "" == drivers.prepare(drivers.claim("gary"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", STOP)
+@pytest.mark.parametrize("protocols", [("device-plugin", "dra"), ("dra", "device-plugin")])
+def test_a_newer_process_offers_by_its_protocol_once_the_older_one_with_another_is_gone(
+    drivers: Drivers, protocols: tuple[str, str], how: int
+) -> None:
+    node = drivers.node
+    offered = {"device-plugin": node.by_plugin, "dra": node.by_dra}
+    before, after = (offered[one] for one in protocols)
+    older = drivers.launch(protocols[0])
+    eventually(lambda: ALL == before(), "the first offer")
+    with always(lambda: bool(before()) and bool(after()), expected=False) as twice:
+        newer = drivers.launch(protocols[1])
+        eventually(lambda: newer.ready and "another process" in newer.get("/readyz")[1], "a remark")
+        (drivers.gophers / "gus").touch()  # is no more the newer one's than the others
+        eventually(lambda: ALL | {"gus"} == before(), "the new device")
+        older.end(how)
+        eventually(
+            lambda: (set(), ALL | {"gus"}) == (before(), after()),
+            lambda: f"the other protocol; {before()} {after()} {newer.get('/readyz')} {newer.log}",
+        )
+    assert [] == twice
+    eventually(lambda: newer.get("/readyz") == (200, "ok\n"), "the end of the remark")

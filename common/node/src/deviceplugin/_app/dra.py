@@ -44,7 +44,8 @@ class Dra:
     """The driver and the publisher of a process; ConfigError if a setting or a record is unusable.
 
     The devices of recorded claims are withheld once it is made. ``discovered`` returns whether all
-    plugins have discovered their devices at least once. ``thread`` creates a thread whose failure
+    plugins have discovered their devices at least once, and ``may_offer`` whether no other process
+    offers them by the device plugin. ``thread`` creates a thread whose failure
     ends the process. ``holdings`` returns what the kubelet said last of what containers have.
     """
 
@@ -56,6 +57,7 @@ class Dra:
         ownership: Ownership,
         resources: Callable[[], Mapping[str, Resource]],
         discovered: Callable[[], bool],
+        may_offer: Callable[[], bool] = lambda: True,
         watcher: FileWatcher,
         metrics: Metrics,
         thread: Callable[[str, Callable[[], None]], threading.Thread],
@@ -63,15 +65,12 @@ class Dra:
         holdings: Callable[[], Holdings | None] = lambda: None,
         clock: Clock = MONOTONIC,
     ) -> None:
-        self._names = names
+        self._names, self._directories = names, directories
         self._ownership, self._resources = ownership, resources
-        self._discovered = discovered
-        self._holdings = holdings
-        self._published_once = False
-        self._directories = directories
+        self._discovered, self._may_offer = discovered, may_offer
+        self._holdings, self._clock = holdings, clock
+        self._published_once = self._registered_once = False
         self._needed_directories = [settings.driver_dir, settings.registry_dir, settings.cdi_dir]
-        self._registered_once = False
-        self._clock = clock
         self._needed_at = clock.now()
         """When it was last known that pods need the driver."""
         self._linger = _LINGER * settings.pod_resources_interval.total_seconds()
@@ -123,7 +122,7 @@ class Dra:
             holdings=self._holdings,
             claims=self.claims,
             release=self._driver.release,
-            is_registered=lambda: self._driver.is_registered and self._driver.leads,
+            is_registered=lambda: self._driver.is_registered and self.leads,
             interval=settings.pod_resources_interval.total_seconds(),
             clock=self._clock,
         )
@@ -165,14 +164,15 @@ class Dra:
 
     def advertise(self, resource: Resource) -> None:
         if resource.name not in self._endings:
-            self._endings[resource.name] = resource.subscribe(self._poke)
-        self._poke()
+            self._endings[resource.name] = resource.subscribe(self.poke)
+        self.poke()
 
     def withdraw(self, resource: Resource) -> None:
         self._endings.pop(resource.name, lambda: None)()
         self._publisher.poke()
 
-    def _poke(self) -> None:
+    def poke(self) -> None:
+        """Look soon whether what is offered has changed."""
         self._driver.changed()
         self._changed()
 
@@ -204,9 +204,9 @@ class Dra:
         join(self._threads, _STOP_TIMEOUT)
 
     def finish(self) -> None:
-        """Remove from the disk what says that this node has slices."""
-        self._names.marker.unlink(missing_ok=True)
-        for path in self._names.unreadable():  # no container has devices of these any more
+        """Remove what says that this node has slices, unless another process may publish some."""
+        # No container has devices of unreadable records any more.
+        for path in (self._names.marker, *self._names.unreadable()) if self.leads else ():
             path.unlink(missing_ok=True)
 
     def problem(self) -> str:
@@ -221,9 +221,14 @@ class Dra:
         waiting = "" if self._published_once else "waiting for the API server"
         return self.problem() or self._publisher.problem() or self.remark() or waiting
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process publishes the slices, and no other one does."""
+        return self._driver.leads
+
     def remark(self) -> str:
         """Return that another process publishes the slices; empty if this one does."""
-        if self._driver.leads or self._driver.problem():
+        if self.leads or self._driver.problem():
             return ""
         return "another process of this driver publishes the slices"
 
@@ -252,6 +257,7 @@ class Dra:
         self._needed_at = self._clock.now()
 
     def _led(self) -> None:
+        self._names.marker.touch()  # which the process that led may have removed
         self._publisher.registered()
         self._status.poke()
 
@@ -261,11 +267,11 @@ class Dra:
         self._publisher.registered()
 
     def _offers(self) -> Offers | None:
-        if not self._driver.leads:
+        if not self.leads:
             return None  # the slices are the other process's
         # A kubelet that does not have the driver fails a pod's first attempt, and makes the next
         # only a minute later.
-        complete = self._registered_once and self._discovered()
+        complete = self._registered_once and self._discovered() and self._may_offer()
         offered = offers(self._ownership, self._resources(), complete=complete)
         if offered and self._unusable():
             return withheld(offered)

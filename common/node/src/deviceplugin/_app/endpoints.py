@@ -86,6 +86,11 @@ class Endpoints:
         endpoint = self._find(resource)
         return endpoint is not None and endpoint.up_to_date
 
+    def shared(self) -> set[str]:
+        """Return the resources that another process serves, too."""
+        shared = {one.resource.name for one in self.running() if one.sockets.others()}
+        return shared | {name for name, server in self.servers().items() if server.is_replaced}
+
     def _find(self, resource: str) -> Endpoint | None:
         with self._lock:
             running = self._endpoints.get(resource)

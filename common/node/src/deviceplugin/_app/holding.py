@@ -89,7 +89,7 @@ class Holding:
         try:
             locked = hold_folder.locked(self.folder)
         except OSError as error:
-            why = "another process has it: give each its own instance"
+            why = "another process has it: give each its own instance, unless it ends soon"
             text = why if isinstance(error, BlockingIOError) else advised(error)
             self.problem = f"{self.folder}: {text}"
             self._problems.say("folder", "holds unavailable", error=self.problem)

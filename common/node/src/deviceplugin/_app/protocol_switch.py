@@ -40,6 +40,8 @@ class ProtocolSwitch:
     catalogue: Catalogue
     up_to_date: Callable[[str], bool]
     """Returns whether the kubelet has the latest list and options of a resource."""
+    shared: Callable[[], Collection[str]] = list
+    """Asks which resources another process serves, too."""
     allocatable: Callable[[], Collection[Key]]
     """Asks the kubelet what it could give out; may raise KubeletUnavailableError."""
     discovered: Callable[[], bool]
@@ -54,6 +56,10 @@ class ProtocolSwitch:
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
         self._under_way = False
+        self._waits = ""
+        self.may_offer = self.ownership.mode != "dra"
+        """Whether DRA may offer devices, as no other process does by the device plugin. In a switch
+        that is known before."""
         self.ownership.subscribe(self._waiter.poke)
 
     def to(self, target: Mode) -> None:
@@ -68,11 +74,11 @@ class ProtocolSwitch:
 
     def troubles(self) -> list[str]:
         """Return what keeps devices from being offered through DRA now; nothing without DRA."""
-        trouble = self.dra.trouble() if self.dra else ""
+        trouble = self._waits or (self.dra.trouble() if self.dra else "")
         return [f"DRA: {trouble}"] if trouble else []
 
     def remarks(self) -> list[str]:
-        remark = self.dra.remark() if self.dra else ""
+        remark = self._waits or (self.dra.remark() if self.dra else "")
         return [f"DRA: {remark}"] if remark else []
 
     def run(self) -> None:
@@ -114,6 +120,7 @@ class ProtocolSwitch:
     def _is_busy(self) -> bool:
         ownership = self.ownership
         behind = ownership.mode != self.target or bool(ownership.leaving)
+        behind = behind or (ownership.mode == "dra" and not self.may_offer)
         return behind or (self.target == "device-plugin" and self.dra is not None)
 
     def _step(self) -> None:
@@ -125,9 +132,11 @@ class ProtocolSwitch:
             log.info("switching protocol", extra={"protocol": target})
             self.events.add("switching protocol", detail=target)
             self._under_way = True
+            self._waits, self.may_offer = "", True
             ownership.switch(target)
             self.poll_soon()
         if ownership.mode == "dra":
+            self._begin_to_offer()
             self._acknowledge()
         self._conclude()
 
@@ -138,13 +147,32 @@ class ProtocolSwitch:
 
     def _is_ready(self, target: Mode) -> bool:
         """Return whether ``target`` could offer devices, so that no protocol does for long."""
-        if target == "device-plugin":
-            # What was published before the start is withdrawn only if it is known.
-            return self.discovered()
         assert self.dra is not None
+        if target == "device-plugin":
+            # What was published before the start is withdrawn only if it is known, and only by the
+            # process that leads.
+            return self.discovered() and self.dra.leads
+        self._check_alone()
         if trouble := self.dra.trouble():
             raise DevicePluginError(trouble)
         return True
+
+    def _begin_to_offer(self) -> None:
+        """Let DRA offer devices after a start, once no older process does by the device plugin."""
+        if self.may_offer or self.dra is None or not (self.dra.leads and self.discovered()):
+            return
+        waited = self._waits
+        self._check_alone()
+        if waited:
+            self.ownership.switch("dra", again=True)
+        self.may_offer = True
+        self.dra.poke()
+
+    def _check_alone(self) -> None:
+        names = ", ".join(sorted(self.shared()))
+        self._waits = f"another process offers {names} by the device plugin" if names else ""
+        if self._waits:
+            raise DevicePluginError(self._waits)
 
     def _acknowledge(self) -> None:
         """Report to ownership what the kubelet would not give out any more."""
@@ -166,7 +194,7 @@ class ProtocolSwitch:
             self.events.add("protocol switched", detail=ownership.mode)
         if ownership.mode == "device-plugin" and dra is not None and dra.is_idle:
             self.catalogue.detach(dra)
+            dra.finish()  # before another process can lead
             dra.stop()
-            dra.finish()
             self.dra = None
             self.ownership.driver_runs(runs=False)

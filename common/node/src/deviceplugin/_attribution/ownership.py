@@ -204,14 +204,14 @@ class Ownership:
     def draining(self) -> bool:
         """Whether DRA waits for devices that the device plugin, or a pod of it, has."""
         with self._lock:
-            ours = self._resources()
-            held = any(name in ours for name, _ in self._pods.held)
+            held = any(name in self._resources() for name, _ in self._pods.held)
             return self._mode == "dra" and (held or bool(self._handover))
 
     def concerns_pods(self, resource: str) -> bool:
-        """Return whether a pod has devices of ``resource`` by the device plugin, or might have."""
+        """Return whether a pod has devices of ``resource`` by the device plugin, or may get."""
         with self._lock:
-            keys = (*self._holders.allocating, *self._pods.held)
+            leaving = self._handover.keys if self._mode == "dra" else set[Key]()
+            keys = {*self._holders.allocating, *self._pods.held} | leaving
             return not self._pods.known or any(name == resource for name, _ in keys)
 
     @property
@@ -221,10 +221,10 @@ class Ownership:
             held = self._handover or self._claims or self.hardware.waits or self._holders.held
             return self._mode == "dra" or bool(held)
 
-    def switch(self, mode: Mode) -> None:
-        """Offer devices by the protocol of ``mode``, each as soon as the other gives it up."""
+    def switch(self, mode: Mode, *, again: bool = False) -> None:
+        """Offer devices by ``mode``, maybe ``again``, each once the other protocol gives it up."""
         with self._lock:
-            if mode == self._mode:
+            if mode == self._mode and not again:
                 return
             self._mode = mode
             ours = self._resources().values()

@@ -79,7 +79,10 @@ class Driver:
         self._records = Records(settings.claims_dir)
         self._files = ClaimFiles(settings.cdi_dir, settings.name, settings.metadata_dir)
         self._turn = instances.Turn(
-            settings.directory / instances.TURN, refresh=self._refresh, leave=self._records.seen
+            settings.directory / instances.TURN,
+            news=lambda: self._begins or self._records.has_news(),
+            refresh=self._refresh,
+            leave=self._records.seen,
         )
         self._preparing = preparing = Preparing(
             settings.name,
@@ -108,7 +111,7 @@ class Driver:
         self._set_registered(registered=False)
         self.leads = False
         """Whether this process publishes the slices, and no other one of the driver does."""
-        self._follows = self._begins = False
+        self._follows, self._begins = False, True
         self._problem = "not started"
         self._problems = Problems(log)
         self._unrecorded = UnreadableRecords(
@@ -152,7 +155,7 @@ class Driver:
     def restore(self) -> None:
         """Withhold the devices of the recorded claims, before anything is given out."""
         before = self._records.all()
-        found = self._records.load()
+        found = self._records.load(moves=self._begins)
         devices.restore(self.ownership, found.values(), self._unrecorded)
         for uid in before.keys() - found.keys():  # another process has released it
             self.ownership.unprepare(uid)
@@ -203,13 +206,10 @@ class Driver:
 
     def _refresh(self) -> None:
         """Learn what other processes have done, while no claim is being changed."""
-        if self._begins or self._records.has_news():
-            self.restore()
-            self._files.want(self._records.all().values())
-            self.claims_changed()
-        if self._begins:
-            self._files.restore(self._records.all().values())
-            self._begins = False
+        self.restore()
+        (self._files.restore if self._begins else self._files.want)(self._records.all().values())
+        self._begins = False
+        self.claims_changed()
 
     def _tend(self, own: DriverSettings, leader: instances.FileLock) -> float:
         """Lead if no other process does, repair files; return the seconds until the next time."""
@@ -217,7 +217,7 @@ class Driver:
         self._begins = taken and not self.leads
         try:
             with self._turn.hold(lambda: 0.0):
-                wait = self._repair()
+                wait = self._repair() if taken else _AGAIN  # the files are the leader's to keep
         except AllocationError:  # another process prepares a claim
             return _AGAIN
         if taken and not self.leads and not self._begins:
@@ -228,7 +228,7 @@ class Driver:
             event = "driver leads" if self.leads else "another process of the driver leads"
             log.info(event, extra={"driver": self.settings.name, "instance": own.instance})
         if not self.leads:
-            return _AGAIN
+            return wait
         instances.remove_stale_sockets(own)
         return wait
 

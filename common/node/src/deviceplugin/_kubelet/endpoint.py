@@ -80,7 +80,7 @@ class Endpoint:
         offer.watch(self._on_list)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._stream_timeout = _STREAM_TIMEOUT
-        self._sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
+        self.sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
         self._alias: SocketAlias | None = None
         self._former: ResourceServer | None = None
         """Ends only when the kubelet watches the next one: one of 1.37 and newer loses nothing."""
@@ -123,7 +123,7 @@ class Endpoint:
         is poked. Between that it may wait in the thread that runs it.
         """
         name = self.resource.name
-        self._sockets.open()
+        self.sockets.open()
         try:
             for registrar in self._choice.all:
                 remove_stale_sockets(name, registrar.directory)
@@ -135,7 +135,7 @@ class Endpoint:
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._stop_former()
-            self._sockets.close()
+            self.sockets.close()
             self._offer.close()
             self._lifecycle.stop()
             self._status.forget()
@@ -171,7 +171,7 @@ class Endpoint:
             )
             return
         self._alias = SocketAlias.of(self.resource, self._choice.current, server.name)
-        self._sockets.replace(server.name, *([self._alias.path.name] if self._alias else []))
+        self.sockets.replace(server.name, *([self._alias.path.name] if self._alias else []))
         self.server = server
         try:
             yield from self._register_and_watch(server)
@@ -235,7 +235,7 @@ class Endpoint:
         """End once the registration is lost."""
         since = self._clock.now()
         self._status.registered()
-        self._sockets.registered()
+        self.sockets.registered()
         self._need.told(server.servicer.options)
         self._claim_alias()
         while not (reason := self._loss(server, kubelet, since)):
@@ -244,7 +244,7 @@ class Endpoint:
                 return
             awaiting = server.servicer.streams.awaiting_kubelet
             self._status.set("waiting for the kubelet's stream" if awaiting else "")
-            has_rival = self._sockets.has_rival or server.is_replaced
+            has_rival = self.sockets.has_rival or server.is_replaced
             self._status.stands_by(is_so=has_rival)
             if not awaiting:
                 self._stop_former()
@@ -289,7 +289,7 @@ class Endpoint:
             return "the plugin's socket was removed"
         if not server.servicer.has_latest_options:
             return "the options of the registration changed"
-        return _OUTLIVED if self._sockets.outlived() else ""
+        return _OUTLIVED if self.sockets.outlived() else ""
 
     def _settle(self, since: float, kubelet: Identity) -> None:
         """Wait after a short life, or two plugins for one resource would take it in turns."""

@@ -17,7 +17,13 @@ from deviceplugin._kubelet.service import Servicer
 from deviceplugin._platform import event_loop, open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.hooks import Hooks
-from deviceplugin._platform.unix_sockets import MAX_PATH, answers, check_exists, try_socket
+from deviceplugin._platform.unix_sockets import (
+    MAX_PATH,
+    answers,
+    check_exists,
+    is_ours,
+    try_socket,
+)
 from deviceplugin._registration.by_kubelet_socket import Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError
@@ -83,7 +89,9 @@ class ResourceServer:
         except (RuntimeError, TimeoutError) as error:
             self.servicer.streams.close()
             raise OSError(f"{directory}: cannot listen in it") from error
-        self._identity = file_identity(self.path)
+        # Another process may have replaced it before it was looked at.
+        identity = file_identity(self.path)
+        self._identity = identity if is_ours(self.path) else None
 
     def expect_kubelet(self) -> None:
         self.servicer.streams.expect_kubelet()

@@ -126,6 +126,14 @@ class OwnSockets:
         """Whether another process may have registered after this one, and lived when asked."""
         return bool(self._later or self._new)
 
+    def others(self) -> bool:
+        """Ask whether another process serves the resource now, whenever it has registered."""
+        for directory in {each.directory for each in self._choice.all}:
+            with suppress(OSError):
+                if any(self._is_rivals(one.name) and answers(one) for one in directory.iterdir()):
+                    return True
+        return False
+
     def outlived(self) -> bool:
         """Ask the others; return whether one is gone that may have registered later.
 

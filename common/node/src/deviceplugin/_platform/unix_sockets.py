@@ -1,9 +1,12 @@
 """Unix sockets in a directory: whether one can be made there, and whether one is served."""
 
 import errno
+import os
 import socket
 import stat
+import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,16 @@ def answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1)
         return client.connect_ex(str(path)) not in _DEAD
+
+
+def is_ours(path: Path) -> bool:
+    """Return whether it is this process that listens on the socket ``path``."""
+    with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+        client.settimeout(1)
+        client.connect(str(path))
+        found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return bool(struct.unpack("3i", found)[0] == os.getpid())
+    return False
 
 
 def check_exists(directory: Path) -> None:

@@ -166,25 +166,34 @@ class Records:
         self._lock = threading.Lock()
         self._records: Mapping[str, Record] = {}
         self._seen: object = None
+        self._odd: list[Path] = []
+        """Files that could not be read and have their name."""
 
-    def load(self) -> Mapping[str, Record]:
+    def load(self, *, moves: bool = True) -> Mapping[str, Record]:
         """Read all records, in place of those known before; return them by uid.
 
-        A file that is not a record is renamed, so that the others can be used. One that was renamed
-        and is a record is used again: an older release could not read it. A directory that does not
-        exist has none; OSError if it cannot be read.
+        A file that is not a record ``moves``: it is renamed. One that was renamed and is a record
+        is used again: an older release could not read it. A newer one that lives beside this would
+        do so at once, so what came since the start should stay. A directory that does not exist has
+        none; OSError if it cannot be read.
         """
         self.seen()
-        for path in self.set_aside():
+        for path in _files(self.directory, _ENDING + _SET_ASIDE):
             _take_back(path)
         found: dict[str, Record] = {}
+        before, self._odd = self._odd, []
         for path in _files(self.directory, _ENDING):
             try:
                 found[path.stem] = _read(path, path.stem)
             except FileNotFoundError:  # another process has released the claim
                 continue
             except (OSError, ValueError, RecursionError) as error:
-                _set_aside(path, error)
+                if moves:
+                    _set_aside(path, error)
+                    continue
+                self._odd.append(path)
+                if path not in before:
+                    _report(path, error, path)
         with self._lock:
             self._records = found
         return found
@@ -194,23 +203,25 @@ class Records:
         self._seen = self._state()
 
     def has_news(self) -> bool:
-        """Return whether another process has changed a file since ``load`` or ``seen``."""
+        """Return whether somebody has changed a file since ``load`` or ``seen``.
+
+        Two changes within some milliseconds can look like one.
+        """
         return self._seen != self._state()
 
     def _state(self) -> object:
-        # A file is never written in place, so each version has an inode and a time of its own.
+        # No file is ever written in place.
         try:
-            with os.scandir(self.directory) as found:
-                files = [(one.name, one.stat(follow_symlinks=False)) for one in found]
-        except FileNotFoundError:  # the directory, or a file of another process in between
+            return self.directory.stat().st_mtime_ns
+        except FileNotFoundError:
             return None
         except OSError:
             return object()  # which is always news
-        return {(name, one.st_ino, one.st_mtime_ns, one.st_size) for name, one in files}
 
     def set_aside(self) -> list[Path]:
         """Return the files that were not records; OSError if the directory cannot be read."""
-        return _files(self.directory, _ENDING + _SET_ASIDE)
+        odd = [path for path in self._odd if path.exists()]
+        return [*odd, *_files(self.directory, _ENDING + _SET_ASIDE)]
 
     def all(self) -> Mapping[str, Record]:
         return self._records
@@ -272,9 +283,14 @@ def _take_back(path: Path) -> None:
 
 def _set_aside(path: Path, error: Exception) -> None:
     kept = path.with_name(path.name + _SET_ASIDE)
-    fields = {"file": str(path), "error": str(error), "kept": str(kept)}
     try:
         path.replace(kept)
     except OSError as failure:
-        fields["kept"] = str(failure)
+        _report(path, error, failure)
+    else:
+        _report(path, error, kept)
+
+
+def _report(path: Path, error: Exception, kept: object) -> None:
+    fields = {"file": str(path), "error": str(error), "kept": str(kept)}
     log.error("record of a claim cannot be read", extra=fields)

@@ -6,20 +6,23 @@ one at a time changes claims. The one that leads publishes the slices.
 
 import fcntl
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from deviceplugin._dra.serving.server import DriverSettings
+from deviceplugin._platform.unix_sockets import answers
 from deviceplugin.errors import AllocationError
 
 _MOST: Final = 8
 _AGAIN: Final = 0.05
 """Seconds between attempts to take the lock of another process."""
-LEADER: Final = "lock-slices"
+LEADER: Final = "lock"
+"""Releases in which one process served a driver have this lock as long as they do."""
 TURN: Final = "lock-claims"
 
 
@@ -33,16 +36,14 @@ class FileLock:
     def take(self) -> bool:
         """Take it unless another process has it; return whether it is ours. May raise OSError."""
         if self._descriptor is None:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(descriptor)
-                if isinstance(error, BlockingIOError):
-                    return False
-                raise
-            self._descriptor = descriptor
-        return True
+            with ExitStack() as undo:
+                found = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                undo.callback(os.close, found)
+                with suppress(BlockingIOError):
+                    fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    undo.pop_all()
+                    self._descriptor = found
+        return self._descriptor is not None
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -51,8 +52,7 @@ class FileLock:
 
 
 def _lock_of(settings: DriverSettings) -> FileLock:
-    number = settings.instance
-    return FileLock(settings.directory / (f"lock-{number}" if number > 1 else "lock"))
+    return FileLock(settings.directory / f"lock-{settings.instance}")
 
 
 @contextmanager
@@ -62,8 +62,9 @@ def instance(settings: DriverSettings) -> Iterator[DriverSettings]:
     for number in range(1, _MOST + 1):
         own = replace(settings, instance=number)
         lock = _lock_of(own)
-        if lock.take():
+        if lock.take() and not answers(own.service_socket):  # or it is an older release
             break
+        lock.release()
     else:
         raise OSError(f"{settings.directory}: {_MOST} processes serve this driver already")
     try:
@@ -89,15 +90,23 @@ def remove_stale_sockets(own: DriverSettings) -> None:
 class Turn:
     """The right to change claims. One process has it at a time, and its threads share it.
 
-    ``refresh`` is called with it before the first of them, to learn what others have changed, and
-    ``leave`` after the last one.
+    ``refresh`` is called with it before the first of them, to learn what others have changed, if
+    another process had it since or there are ``news``; and ``leave`` after the last one.
     """
 
     def __init__(
-        self, path: Path, *, refresh: Callable[[], None], leave: Callable[[], None]
+        self,
+        path: Path,
+        *,
+        news: Callable[[], bool],
+        refresh: Callable[[], None],
+        leave: Callable[[], None],
     ) -> None:
         self._file = FileLock(path)
-        self._refresh, self._leave = refresh, leave
+        self._path = path
+        self._stamp = secrets.randbelow(1 << 60)
+        """The file's time in ns while this process was the last: it needs no space on the disk."""
+        self._news, self._refresh, self._leave = news, refresh, leave
         self._lock = threading.Lock()
         self._users = 0
         self._closed = threading.Event()
@@ -127,7 +136,11 @@ class Turn:
                 if not self._file.take():
                     return False
                 try:
-                    self._refresh()
+                    others = self._path.stat().st_mtime_ns != self._stamp
+                    if others or self._news():
+                        self._refresh()
+                    if others:  # before anything is changed, as this process may be killed
+                        os.utime(self._path, ns=(self._stamp, self._stamp))
                 except BaseException:
                     self._file.release()
                     raise
