@@ -108,8 +108,8 @@ def test_a_claim_says_that_its_device_failed_as_long_as_it_is_prepared(root: Pat
         eventually(lambda: said(node) == [("False", "too hot")], "the failure")
         plugin.reasons.clear()
         eventually(lambda: said(node) == [("True", "")], "the recovery")
-        page = node.host._metrics.expose("")[1].decode()
-        assert f'deviceplugin_claim_status_writes_total{{code="OK",driver="{DRIVER}"}} 3.0' in page
+        count = f'deviceplugin_claim_status_writes_total{{code="OK",driver="{DRIVER}"}} 3.0'
+        eventually(lambda: count in node.host._metrics.expose("")[1].decode(), "three writes")
         node.end(pod)
         plugin.reasons["gary"] = "too hot"
         eventually(lambda: ids(node) == {"gerd", "gina"}, "the taint")

@@ -11,7 +11,8 @@ from typing_extensions import override
 from cluster.scripted_api import Answer, Script
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.apiserver import ApiServer, GoneError, UnavailableError
-from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Reader
 from fleets.objects import NODES, node, page
 from held_clock import HeldClock
 

@@ -13,7 +13,8 @@ import yaml
 
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin.apiserver import ApiServer
-from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Reader
 from deviceplugin_cli.migrate._cli import main
 from deviceplugin_cli.migrate._cluster import read_cluster
 from migration.peers import config_map, daemon_set, mounting

@@ -21,7 +21,8 @@ from deviceplugin.tools.doctor.pods import _nodes
 from deviceplugin.tools.startup_taint._keeper import AGAIN, Keeper, TaintedNode, readiness
 from deviceplugin_cli.diagnosis._cluster import Asked, read_cluster
 from deviceplugin_cli.fleet._cli import main as fleet
-from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Reader
 from drivers.dual_node import IDS, NODE
 from drivers.moded_node import HOLDER, ModedNode
 from patience import PATIENCE, eventually

@@ -13,7 +13,7 @@ from deviceplugin_cli.diagnosis._cluster import Asked, Cluster, Located
 from deviceplugin_cli.diagnosis._kubectl import Kubectl, Ran
 from deviceplugin_cli.diagnosis._masks import said
 from deviceplugin_cli.diagnosis._pods import PluginPod
-from deviceplugin_cli.fleet._question import Progress
+from deviceplugin_cli.fleet._progress import Progress
 
 SIDE_BY_SIDE: Final = 8
 """Pods that are asked at a time. Each costs a process of kubectl."""

@@ -9,7 +9,8 @@ from deviceplugin.errors import ConfigError
 from deviceplugin_cli.diagnosis._cluster import Asked
 from deviceplugin_cli.diagnosis._kubectl import Kubectl, add_kubectl
 from deviceplugin_cli.diagnosis._pods import SELECTOR
-from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 
 _NAME: Final = "deviceplugin-doctor"

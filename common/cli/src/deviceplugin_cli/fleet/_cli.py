@@ -9,7 +9,8 @@ from typing import Final
 from deviceplugin.apiserver import ApiServerError
 from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet import _fleet
-from deviceplugin_cli.fleet._question import Progress, Question, Reader, answer
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Question, Reader, answer
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 
 _NAME: Final = "deviceplugin-fleet"

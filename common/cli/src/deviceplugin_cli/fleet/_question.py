@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TypeVar
 
 from deviceplugin._platform.backoff import Backoff
-from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.apiserver import (
     ApiServer,
@@ -34,12 +33,8 @@ from deviceplugin_cli.fleet._facts import (
     plugin_object,
 )
 from deviceplugin_cli.fleet._fleet import Fleet
+from deviceplugin_cli.fleet._progress import Progress
 
-_PATIENCE: Final = 1.0
-"""Seconds after which somebody at a terminal wants to know."""
-_INTERVAL: Final = 10.0
-"""Seconds between lines elsewhere."""
-_CLEAR: Final = "\r\x1b[K"
 _PAGE: Final = 500
 _SLICES: Final = 100
 """Objects of DRA in a page: a slice can have 200 kB."""
@@ -57,40 +52,6 @@ _NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"
 _FEW: Final = 20
 """Nodes whose pods are listed node by node. For more, all pods of the cluster are listed."""
-
-
-class Progress:
-    """A line that is replaced on a terminal, and a line now and then elsewhere.
-
-    Nothing is written of what is done within a second, or elsewhere within ten.
-    """
-
-    def __init__(self, out: TextIO, clock: Clock = MONOTONIC, command: str = "fleet") -> None:
-        self._out = out
-        self._command = command
-        self._clock = clock
-        self._is_terminal = out.isatty()
-        self._next = clock.now() + (_PATIENCE if self._is_terminal else _INTERVAL)
-        self._shown = False
-
-    def show(self, what: str, count: int, total: int | None) -> None:
-        """Say that ``count`` have been read, of ``total`` if that is known."""
-        if self._clock.now() < self._next:
-            return
-        line = f"reading {what}: {count}" + (f" of {total}" if total is not None else "")
-        if self._is_terminal:
-            self._out.write(f"{_CLEAR}{line}")
-            self._shown = True
-        else:
-            self._out.write(f"deviceplugin {self._command}: {line}\n")
-            self._next = self._clock.now() + _INTERVAL
-        self._out.flush()
-
-    def end(self) -> None:
-        if self._shown:
-            self._out.write(_CLEAR)
-            self._out.flush()
-            self._shown = False
 
 
 class Reader:

@@ -20,7 +20,8 @@ from deviceplugin_cli.diagnosis._answers import PROGRAM, in_pod
 from deviceplugin_cli.diagnosis._cluster import Asked
 from deviceplugin_cli.diagnosis._kubectl import Kubectl, Ran, add_kubectl
 from deviceplugin_cli.diagnosis._pods import SELECTOR, PluginPod, plugin_pod
-from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 
 _NAME: Final = "deviceplugin-hold"

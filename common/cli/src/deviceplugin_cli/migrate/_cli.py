@@ -14,7 +14,8 @@ from deviceplugin.apiserver import ApiServerError
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Path, Workload
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 from deviceplugin_cli.migrate._accounting import drop_others, settle
 from deviceplugin_cli.migrate._cluster import read_cluster

@@ -13,7 +13,8 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._requests import LIVING
 from deviceplugin_cli.fleet._facts import node_facts
-from deviceplugin_cli.fleet._question import Progress, Question, Reader
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Question, Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 from deviceplugin_cli.migrate._documents import read_text
 from deviceplugin_cli.migrate.output import _snapshot

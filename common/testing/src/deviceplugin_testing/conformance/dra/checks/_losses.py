@@ -81,7 +81,8 @@ def _beside(node: DraNode) -> Plugin:
     newer = node.launch(beside=True)
     # One that waits until the older one ends is as good as one that registers at once.
     node.wait(lambda: node.sockets() != before, node.limits.start / 2)
-    if before & node.sockets() != before:
+    now = node.sockets()
+    if {name for name, _ in before - now} & {name for name, _ in now}:
         newer.kill()
         node.plugin = older
         raise NotApplicable("a newer instance takes the socket of the older: it cannot surge")

@@ -1,0 +1,45 @@
+"""What somebody who waits for a list is told."""
+
+from typing import Final, TextIO
+
+from deviceplugin._platform.clock import MONOTONIC, Clock
+
+_PATIENCE: Final = 1.0
+"""Seconds after which somebody at a terminal wants to know."""
+_INTERVAL: Final = 10.0
+"""Seconds between lines elsewhere."""
+_CLEAR: Final = "\r\x1b[K"
+
+
+class Progress:
+    """A line that is replaced on a terminal, and a line now and then elsewhere.
+
+    Nothing is written of what is done within a second, or elsewhere within ten.
+    """
+
+    def __init__(self, out: TextIO, clock: Clock = MONOTONIC, command: str = "fleet") -> None:
+        self._out = out
+        self._command = command
+        self._clock = clock
+        self._is_terminal = out.isatty()
+        self._next = clock.now() + (_PATIENCE if self._is_terminal else _INTERVAL)
+        self._shown = False
+
+    def show(self, what: str, count: int, total: int | None) -> None:
+        """Say that ``count`` have been read, of ``total`` if that is known."""
+        if self._clock.now() < self._next:
+            return
+        line = f"reading {what}: {count}" + (f" of {total}" if total is not None else "")
+        if self._is_terminal:
+            self._out.write(f"{_CLEAR}{line}")
+            self._shown = True
+        else:
+            self._out.write(f"deviceplugin {self._command}: {line}\n")
+            self._next = self._clock.now() + _INTERVAL
+        self._out.flush()
+
+    def end(self) -> None:
+        if self._shown:
+            self._out.write(_CLEAR)
+            self._out.flush()
+            self._shown = False
