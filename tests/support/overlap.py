@@ -5,7 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -53,8 +53,9 @@ class Served:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log.append(json.loads(line))
+        with suppress(ValueError):  # it was killed amid a line, or the test is over
+            for line in self.process.stderr:
+                self.log.append(json.loads(line))
 
     def events(self) -> list[str]:
         return [one["event"] for one in self.log]

@@ -173,9 +173,10 @@ class Driver:
         """Serve until stopped. The records and the CDI files stay: their pods go on running."""
         settings = self.settings
         with ExitStack() as stack:
-            directories = (settings.directory, settings.claims_dir, settings.metadata_dir)
-            for path in (settings.registry_dir, settings.cdi_dir, *directories):
+            files = (settings.cdi_dir, settings.metadata_dir)
+            for path in (settings.registry_dir, settings.directory, *files):
                 stack.callback(self.watcher.watch(path, lambda _name: self._waiter.poke()))
+            stack.callback(self.watcher.watch(settings.claims_dir, self._record_changed))
             while not self._waiter.is_over():
                 try:
                     with instances.instance(settings) as own:
@@ -204,6 +205,10 @@ class Driver:
             self.leads = False
             leader.release()
 
+    def _record_changed(self, _name: str | None) -> None:
+        if not self._turn.is_ours():
+            self._waiter.poke()
+
     def _refresh(self) -> None:
         """Learn what other processes have done, while no claim is being changed."""
         self.restore()
@@ -226,10 +231,9 @@ class Driver:
         if self.leads == self._follows:
             self._follows = not self.leads
             event = "driver leads" if self.leads else "another process of the driver leads"
-            log.info(event, extra={"driver": self.settings.name, "instance": own.instance})
-        if not self.leads:
-            return wait
-        instances.remove_stale_sockets(own)
+            log.info(event, extra={"driver": own.name, "instance": own.instance})
+        if self.leads:
+            instances.remove_stale_sockets(own)
         return wait
 
     def _serve(self, settings: DriverSettings, leader: instances.FileLock) -> None:
@@ -248,15 +252,14 @@ class Driver:
             streams.close()
             server.stop()
         if not self._waiter.is_over():
-            event = "sockets of the driver removed, serving again"
-            log.warning(event, extra={"driver": settings.name})
+            fields = {"driver": settings.name}
+            log.warning("sockets of the driver removed, serving again", extra=fields)
 
     def _tend_while_serving(self, own: DriverSettings, leader: instances.FileLock) -> float:
         try:
             return self._tend(own, leader)
         except OSError as error:
-            event = "driver cannot lead"
-            self._problems.say("tend", event, driver=own.name, error=_text(error))
+            self._problems.say("tend", "driver cannot lead", driver=own.name, error=_text(error))
             return _AGAIN
 
     def _repair(self) -> float:
@@ -266,8 +269,8 @@ class Driver:
                 fields = {"driver": self.settings.name, "file": path.name}
                 log.warning("CDI file of a claim restored", extra=fields)
         except OSError as error:
-            event = "CDI file of a claim cannot be written"
-            self._problems.say("cdi", event, driver=self.settings.name, error=_text(error))
+            event, name = "CDI file of a claim cannot be written", self.settings.name
+            self._problems.say("cdi", event, driver=name, error=_text(error))
             return _AGAIN
         self._problems.over("cdi")
         return _CHECK
@@ -283,7 +286,6 @@ class Driver:
 
     def _set_registered(self, *, registered: bool) -> None:
         self.is_registered = registered
-        """Whether the kubelet has the driver."""
         self.metrics.driver_registered.labels(self.settings.name).set(registered)
 
     def _served(self) -> None:
@@ -291,8 +293,7 @@ class Driver:
         self._problems.over("driver")
 
     def _failed(self, problem: str, cause: Exception | None = None) -> None:
-        self._problem = problem
-        name = self.settings.name
+        self._problem, name = problem, self.settings.name
         self._problems.say("driver", "driver cannot serve", cause=cause, driver=name, error=problem)
 
 

@@ -111,6 +111,12 @@ class Turn:
         self._users = 0
         self._closed = threading.Event()
 
+    def is_ours(self) -> bool:
+        """Return whether it is known that no other process has had it since this one."""
+        with suppress(OSError):
+            return self._path.stat().st_mtime_ns == self._stamp
+        return False
+
     def close(self) -> None:
         """Stop waiting for other processes."""
         self._closed.set()
@@ -136,7 +142,7 @@ class Turn:
                 if not self._file.take():
                     return False
                 try:
-                    others = self._path.stat().st_mtime_ns != self._stamp
+                    others = not self.is_ours()
                     if others or self._news():
                         self._refresh()
                     if others:  # before anything is changed, as this process may be killed
