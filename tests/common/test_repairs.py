@@ -12,7 +12,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._app import repairs
+from deviceplugin._app import holding, repairs
 from deviceplugin._app.hold_folder import FOLDER
 from deviceplugin._attribution.holds import HoldError
 from deviceplugin._config.loading import load
@@ -82,6 +82,7 @@ def await_state(node: Node, device: str, state: str) -> None:
 def _rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the first rest last longer than any test; those that wait for it change that."""
     monkeypatch.setattr(repairs, "FIRST_REST", 3600.0)
+    monkeypatch.setattr(holding, "_AGAIN", 0.05)
 
 
 def test_a_device_is_reset_and_checked_before_it_is_released(kubelet: Kubelet) -> None:
@@ -189,7 +190,6 @@ def test_a_discovery_that_fails_releases_nothing(
     monkeypatch.setattr(repairs, "CHECK_TIMEOUT", 0.6)
     plugin = Lamp("a")
     plugin.point = lambda what: plugin.fail(dp.DiscoveryError("gone")) if what == "reset" else None
-    plugin.then = dp.DiscoveryError("x")
     plugin.then = threading.Event()
     plugin.then.set()
     with running(kubelet, plugin) as node:
@@ -214,9 +214,41 @@ def test_a_reset_waits_until_all_that_it_reaches_is_held_and_let_go(
         await_state(node, "a", "resetting")
         with pytest.raises(HoldError, match="b stays held: a reset that concerns it runs"):
             ask(node, "release", "b")
+        with pytest.raises(HoldError, match="a stays held: a reset that concerns it runs"):
+            ask(node, "hold", "a")
+        ask(node, "hold", "a", then="reset")  # the same once more
+        assert "resetting" == states(node)["a"]
         event.set()
         await_state(node, "a", "reset")
         ask(node, "release", "b")
+
+
+def test_one_reset_of_all_that_is_held_of_a_card_repairs_all_of_it(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", 0.001)
+    plugin = Lamp(broken("a", "pci/0"), broken("b", "pci/1"))
+    plugin.reaches = ["pci/0", "pci/1"]
+    with running(kubelet, plugin) as node:
+        node.wait_for(RESOURCE, set(), {"a", "b"})
+        for one in "ab":
+            ask(node, "hold", one, then="release")
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert ({}, 1) == (states(node), plugin.asked.count("reset"))
+
+
+def test_an_id_that_is_other_hardware_now_is_not_reset(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", 0.001)
+    plugin = Lamp(broken("a", "serial-1"))
+    plugin.then = dp.DiscoveryError("it is stuck")
+    with running(kubelet, plugin, repair_tries=99) as node:
+        ask(node, "hold", "a", then="reset")
+        eventually(lambda: "it is stuck" in states(node)["a"])
+        plugin.set(dp.Device("a", hardware=["serial-2"]))
+        eventually(lambda: "a is other hardware now" in states(node)["a"])
+        assert {} == reasons(node)
 
 
 def test_what_another_hold_has_too_is_not_reset(kubelet: Kubelet) -> None:
@@ -311,6 +343,49 @@ def test_a_repair_goes_on_after_a_crash_in_any_step(
         assert expected == again.asked
 
 
+def test_a_stop_during_the_check_fails_nothing(kubelet: Kubelet) -> None:
+    plugin = Lamp(broken("a"))
+    plugin.then = [broken("a")]  # it needs time
+    with running(kubelet, plugin, repair_tries=1) as node:
+        ask(node, "hold", "a", then="release")
+        await_state(node, "a", "being released")
+    again = Lamp("a")
+    with running(kubelet, again, repair_tries=1) as node:
+        eventually(lambda: not states(node), lambda: str(states(node)))
+        assert ["let go", "take back"] == again.asked
+
+
+def test_a_new_process_resets_nothing_while_the_old_one_does(kubelet: Kubelet) -> None:
+    plugin = Lamp(broken("a"))
+    plugin.then = event = threading.Event()
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "a", then="release")
+        await_state(node, "a", "resetting")
+    again = Lamp(broken("a"))
+    with running(kubelet, again) as other:
+        assert "another process has it" in other.host.inventory()["holds_problem"]
+        event.set()
+        other.wait_for(RESOURCE, {"a"})
+        with pytest.raises(HoldError, match="nothing was changed"):
+            node.host._holding.save([])
+        assert ["let go", "reset", "take back"] == again.asked
+        with pytest.raises(HoldError, match="a is not held any more"):
+            other.host._holding.change("a")
+
+
+def test_what_a_newer_release_would_do_is_not_done_and_its_device_stays_held(
+    kubelet: Kubelet,
+) -> None:
+    with running(kubelet, Lamp("a")) as node:
+        ask(node, "hold", "a")
+        (file,) = (kubelet.simulated.plugin_dir / FOLDER).glob("*/holds.json")
+    file.write_text(file.read_text().replace('"then": ""', '"then": "polish"'))
+    plugin = Lamp("a")
+    with running(kubelet, plugin) as node:
+        await_state(node, "a", "let go")
+        assert ["let go"] == plugin.asked
+
+
 # By itself.
 
 
@@ -351,6 +426,23 @@ def test_a_device_in_use_and_one_that_discovery_lost_are_left_alone(kubelet: Kub
         eventually(lambda: reasons(node).keys() == {"a", "b"})
         node.host._holding.repair()
         assert ({}, []) == (states(node), plugin.asked)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(32, {"a"}), (1, {"a", "b"})])
+def test_a_device_that_cannot_be_repaired_does_not_keep_others_from_it(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, most: int, expected: set[str]
+) -> None:
+    monkeypatch.setattr(repairs, "_MOST_AUTOMATIC", most)
+    plugin = Lamp(broken("a"))
+    plugin.then = dp.DiscoveryError("mutex held: 1")
+    with running(kubelet, plugin, auto_repair=("any",)) as node:
+        await_state(node, "a", f"{AGAIN}mutex held: 1")
+        plugin.then = [dp.Device("b")]
+        sick = dp.Health.unhealthy("mutex held: 1", "held")
+        plugin.set(dp.Device("b", health=sick))
+        node.wait_for(RESOURCE, {"a", "b"} - expected, expected)
+        node.host._holding.repair()
+        assert {"a"} == states(node).keys()
 
 
 def test_a_device_that_cannot_be_held_by_itself_is_named_once(

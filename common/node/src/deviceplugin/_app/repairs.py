@@ -13,7 +13,7 @@ from typing import Final
 from deviceplugin._app.hold_progress import NOT_REPAIRED, RESETTING, UNKNOWN, Outcome
 from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.holding import Holding
-from deviceplugin._attribution.holds import PREFIX, Hold, HoldError, identity
+from deviceplugin._attribution.holds import MOST, Hold, HoldError, identity
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._discovery.retention import CLOSED, GONE, NOT_CHECKED
 from deviceplugin._platform import hooks
@@ -38,6 +38,8 @@ _POLL: Final = 0.5
 _LONGEST_REST: Final = 3600.0
 _DAY: Final = 86400.0
 _SHOWN: Final = 5
+_MOST_AUTOMATIC: Final = MOST // 2
+"""Holds of the setting at a time: the rest is for people."""
 
 
 class Repairs:
@@ -95,7 +97,7 @@ class Repairs:
             why = hooks.call(self._attempt, hold.name)
         except DevicePluginError as error:  # such as a full disk
             why, hangs = reason_of(error), isinstance(error, _HangsError)
-        if why:
+        if why and not self._holding.repairing.is_over():
             self._note(hold.name, why)
         if not hangs:
             self._end(hold)
@@ -134,7 +136,8 @@ class Repairs:
 
     def _reset(self, hold: Hold) -> str:
         """Reset the devices of ``hold``; return why that failed or could not be tried."""
-        if why := self._obstacle(hold):
+        reached = self._requests.reached(hold)
+        if why := self._obstacle(hold) or self._unheld(hold, reached):
             return why
         before = self._holding.outcomes.get(hold.name, Outcome(RESETTING))
         self._holding.change(hold.name, tries=hold.tries + 1)  # on the disk before it happens
@@ -142,13 +145,15 @@ class Repairs:
         for each, devices in self._holding.owned(hold):
             if why := self._call(hold, each, devices):
                 return why
-        self._holding.outcomes.pop(hold.name, None)
-        self._holding.report("device reset", self._holding.change(hold.name, was_reset=True))
+        others = self._holding.holds.others(hold, reached)
+        for one in [hold, *(one for one in others if one.then and one.name in self._holding.kept)]:
+            self._holding.outcomes.pop(one.name, None)
+            self._holding.report("device reset", self._holding.change(one.name, was_reset=True))
         return ""
 
     def _call(self, hold: Hold, each: Discovery, devices: Sequence[Device]) -> str:
         reset = _Reset(each.plugin, lambda: self._end(hold))
-        limit = each.plugin.reset_timeout
+        limit = each.plugin.reset_timeout * len(hold.things)
         try:
             self._holding.hooks[each.name].call("reset", reset, devices, timeout=limit)
         except DevicePluginError as error:
@@ -159,19 +164,22 @@ class Repairs:
 
     def _obstacle(self, hold: Hold) -> str:
         """Return why the devices of ``hold`` cannot be reset now. It cannot be released now."""
-        members = self._holding.holds.members(hold)
+        members, there = self._holding.holds.members(hold), self._holding.there()
+        for one in members:
+            _, now = there.get(one.key, ("", one.device))
+            if identity(one.resource, now) != identity(one.resource, one.device):
+                return f"{now.id} is other hardware now"
         users = self._holding.ownership.users([one.key for one in members])
         if users is None or users:
             return f"used by {', '.join(users[:_SHOWN])}" if users else UNKNOWN
         if others := self._holding.holds.others(hold):
             return f"its hardware is held as {others[0].name} too: release that"
-        reached = self._holding.reached(hold)
-        return self._unheld(hold, reached) if reached else ""
+        return ""
 
     def _unheld(self, hold: Hold, reached: AbstractSet[str]) -> str:
         """Return what a reset reaches and is not let go; keep the holds of all that is."""
-        own, holding = {one.key for one in self._holding.holds.members(hold)}, self._holding
-        safe = set(own)
+        holding = self._holding
+        safe = {one.key for one in holding.holds.members(hold)}
         for other in holding.holds.others(hold, reached):
             if holding.keep(other, hold) and holding.is_let_go(other):
                 safe |= {one.key for one in holding.holds.members(other)}
@@ -185,7 +193,8 @@ class Repairs:
         try:
             self._requests.release(hold, self._check)
         except HoldError:
-            self._holding.change(hold.name, was_reset=False)
+            if not self._holding.repairing.is_over():
+                self._holding.change(hold.name, was_reset=False)
             raise
 
     def _check(self, hold: Hold) -> str:
@@ -211,11 +220,13 @@ class Repairs:
 
     def _hold_unhealthy(self) -> None:
         """Hold an unhealthy device that nobody uses, if the setting names its cause."""
-        own = [one for one in self._holding.holds.all if one.reason.startswith(AUTOMATIC)]
-        if any(not self._gave_up(one) for one in own):
+        holding = self._holding
+        own = [one for one in holding.holds.all if one.reason.startswith(AUTOMATIC)]
+        if len(own) >= _MOST_AUTOMATIC or any(self._is_active(one) for one in own):
             return
+        held = {one.key for hold in holding.holds.all for one in holding.holds.members(hold)}
         for (resource, id_), (_, device) in self._holding.there().items():
-            if not self._is_wanted(resource, device):
+            if (resource, id_) in held or not self._is_wanted(resource, device):
                 continue
             reason = f"{AUTOMATIC}{device.health.reason}"
             request = {"do": "hold", "device": id_, "resource": resource, "then": "release"}
@@ -228,12 +239,16 @@ class Repairs:
                 continue
             return
 
+    def _is_active(self, hold: Hold) -> bool:
+        """Return whether a repair is under way or about to be, and has not failed."""
+        return hold.name in self._holding.kept or hold.name not in self._holding.outcomes
+
     def _is_wanted(self, resource: str, device: Device) -> bool:
         health, key = device.health, (resource, device.id)
         named = health.cause in self._causes or (
             ANY in self._causes and health.cause not in _NOT_ANY
         )
-        if health or not named or PREFIX in health.reason:
+        if health or not named:
             return False
         if self._holding.ownership.users([key]) != []:
             return False  # whoever has it keeps it
