@@ -223,6 +223,35 @@ def test_a_reset_waits_until_all_that_it_reaches_is_held_and_let_go(
         ask(node, "release", "b")
 
 
+def test_what_is_being_released_does_not_count_as_held(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", 0.001)
+    plugin, event = Lamp("a", dp.Device("b", hardware=["pci/1"])), threading.Event()
+    plugin.reaches = ["pci/1"]
+    plugin.point = lambda what: what == "take back" and event.wait()
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "b")
+        await_state(node, "b", "let go")
+        release = threading.Thread(target=ask, args=(node, "release", "b"))
+        release.start()
+        await_state(node, "b", "being released")
+        ask(node, "hold", "a", then="reset")
+        eventually(lambda: "hold that until it is let go" in states(node)["a"])
+        event.set()
+        release.join()
+        assert {"a"} == states(node).keys()
+        assert "reset" not in plugin.asked
+
+
+def test_a_reset_that_is_given_up_before_it_begins_does_not_begin() -> None:
+    plugin = Lamp("a")
+    reset = repairs._Reset(plugin, lambda: None)
+    assert not reset.give_up()
+    reset(plugin.discover())
+    assert [] == plugin.asked
+
+
 def test_one_reset_of_all_that_is_held_of_a_card_repairs_all_of_it(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

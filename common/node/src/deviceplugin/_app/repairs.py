@@ -289,8 +289,8 @@ class _Reset:
             self._plugin.reset(devices)
         finally:
             with self._lock:
-                self._runs = False
-            if self._is_given_up:
+                self._runs, is_late = False, self._is_given_up
+            if is_late:
                 self._over()
 
     def give_up(self) -> bool:
