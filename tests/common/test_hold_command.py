@@ -61,6 +61,7 @@ def test_a_device_is_held_and_released(kubelet: Kubelet, run: Run) -> None:
     ("words", "status", "said"),
     [
         (["hold", "--reason=x"], 2, "name the DEVICE that is to be held"),
+        (["hold", "--repair"], 2, "name the DEVICE that is to be held"),
         (["hold", "a"], 2, "--reason is missing: say what the hold is for"),
         (["hold", "z", "--reason=x"], 1, "no device here is called 'z'"),
         (["release", "a"], 1, "'a' is not held: nothing is"),

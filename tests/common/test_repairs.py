@@ -248,7 +248,7 @@ def test_a_reset_that_is_given_up_before_it_begins_does_not_begin() -> None:
     plugin = Lamp("a")
     reset = repairs._Reset(plugin, lambda: None)
     assert not reset.give_up()
-    reset(plugin.discover())
+    reset([*plugin.discover()])
     assert [] == plugin.asked
 
 

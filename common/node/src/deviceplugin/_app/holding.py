@@ -19,8 +19,9 @@ from deviceplugin._app.hold_progress import (
     Progress,
 )
 from deviceplugin._app.hold_socket import HoldSocket
+from deviceplugin._attribution.held_devices import Holds
 from deviceplugin._attribution.hold_file import HoldFile
-from deviceplugin._attribution.holds import Found, Hold, HoldError, Holds
+from deviceplugin._attribution.holds import Found, Hold, HoldError
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._discovery.loop import Discovery

@@ -64,7 +64,7 @@ def release(argv: Sequence[str]) -> int:
 
 def _hold(options: argparse.Namespace, clock: Clock) -> int:
     if not options.device:
-        if options.reason or options.wait or options.dry_run:
+        if options.reason or options.wait or options.dry_run or _then(options):
             raise ConfigError("name the DEVICE that is to be held")
         replies = ask_all(settings_of(options, _SETTINGS), {"do": "list"})
         return _show(options, replies.values())
