@@ -12,8 +12,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._app import holding, repairs
+from deviceplugin._app import auto_repair, holding, repairs
 from deviceplugin._app.hold_folder import FOLDER
+from deviceplugin._app.hold_requests import Requests
 from deviceplugin._attribution.holds import HoldError
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
@@ -244,6 +245,26 @@ def test_what_is_being_released_does_not_count_as_held(
         assert "reset" not in plugin.asked
 
 
+def test_what_was_due_a_moment_ago_is_looked_at_again(kubelet: Kubelet) -> None:
+    plugin = Lamp("a")
+
+    def fail(_: str) -> None:
+        raise dp.DiscoveryError("it is open")
+
+    plugin.point = fail
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "a", then="reset")
+        await_state(node, "a", "not let go: it is open")
+        (hold,) = node.host._holding.holds.all
+        due = repairs.Repairs(node.host._holding, Requests(node.host._holding), 3)
+        due._repair(hold)  # it is not let go any more
+        plugin.point = str
+        node.host._holding.repair = bool
+        ask(node, "release", "a")
+        due._repair(hold)
+        assert ({}, False) == (node.host._holding.kept, "reset" in plugin.asked)
+
+
 def test_a_reset_that_is_given_up_before_it_begins_does_not_begin() -> None:
     plugin = Lamp("a")
     reset = repairs._Reset(plugin, lambda: None)
@@ -429,19 +450,21 @@ def test_an_unhealthy_device_that_nobody_uses_is_repaired_if_its_cause_is_named(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("rest", "times"), [(0.001, 2), (3600.0, 1)])
 def test_a_device_that_fails_again_and_again_is_repaired_a_few_times_in_a_day(
-    kubelet: Kubelet,
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, rest: float, times: int
 ) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", rest)
     plugin = Lamp(broken("a"))
     with running(kubelet, plugin, auto_repair=("any",), repair_tries=2) as node:
-        for number in (1, 2):
+        for number in range(1, times + 1):
             eventually(lambda number=number: plugin.asked.count("take back") == number)  # type: ignore[misc]
             eventually(lambda: not states(node))
             plugin.set(broken("a"))
         plugin.set(broken("a"), "b")
         node.wait_for(RESOURCE, {"b"}, {"a"})
-        node.host._holding.repair()
-        assert ({}, 2) == (states(node), plugin.asked.count("reset"))
+        node.host._holding.wish()
+        assert ({}, times) == (states(node), plugin.asked.count("reset"))
 
 
 def test_a_device_in_use_and_one_that_discovery_lost_are_left_alone(kubelet: Kubelet) -> None:
@@ -453,15 +476,32 @@ def test_a_device_in_use_and_one_that_discovery_lost_are_left_alone(kubelet: Kub
         used = eventually(lambda: next((one for one in "ab" if users([(RESOURCE, one)])), ""))
         plugin.set(broken(used))  # and the other one is gone
         eventually(lambda: reasons(node).keys() == {"a", "b"})
-        node.host._holding.repair()
+        node.host._holding.wish()
         assert ({}, []) == (states(node), plugin.asked)
+
+
+def test_a_share_is_left_alone_while_a_pod_has_another_of_the_same_device(
+    kubelet: Kubelet,
+) -> None:
+    shares = {one: dp.Device(one, share_of="g") for one in ("g::0", "g::1")}
+    plugin = Lamp(*shares.values())
+    with running(kubelet, plugin, auto_repair=("any",), http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, shares.keys())
+        node.kubelet.run(Pod.of("user", main={RESOURCE: 1}))
+        users = node.host._ownership.users
+        used = eventually(lambda: next((one for one in shares if users([(RESOURCE, one)])), ""))
+        (free,) = shares.keys() - {used}
+        plugin.set(shares[used], replace(broken(free), share_of="g"))
+        node.wait_for(RESOURCE, {used}, {free})
+        node.host._holding.wish()
+        assert {} == states(node)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(32, {"a"}), (1, {"a", "b"})])
 def test_a_device_that_cannot_be_repaired_does_not_keep_others_from_it(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, most: int, expected: set[str]
 ) -> None:
-    monkeypatch.setattr(repairs, "_MOST_AUTOMATIC", most)
+    monkeypatch.setattr(auto_repair, "_MOST", most)
     plugin = Lamp(broken("a"))
     plugin.then = dp.DiscoveryError("mutex held: 1")
     with running(kubelet, plugin, auto_repair=("any",)) as node:
@@ -470,7 +510,7 @@ def test_a_device_that_cannot_be_repaired_does_not_keep_others_from_it(
         sick = dp.Health.unhealthy("mutex held: 1", "held")
         plugin.set(dp.Device("b", health=sick))
         node.wait_for(RESOURCE, {"a", "b"} - expected, expected)
-        node.host._holding.repair()
+        node.host._holding.wish()
         assert {"a"} == states(node).keys()
 
 

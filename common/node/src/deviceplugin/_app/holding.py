@@ -68,8 +68,10 @@ class Holding:
     repairing: Waiter = field(default_factory=Waiter)
     locked: int | None = None
     is_over: bool = False
+    wish: Callable[[], object] = bool
+    """Holds what is to be repaired by itself. This and ``repair`` are set before ``run``."""
     repair: Callable[[], object] = bool
-    """Begins the repair that is due. It is set before ``run``."""
+    """Begins the repair that is due."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """What became of the last attempts to repair, by the name of the hold."""
     kept: dict[str, set[str]] = field(default_factory=dict)
@@ -124,6 +126,7 @@ class Holding:
                 if self.locked is not None:
                     self.socket.open(self.folder)
                     wait = min([wait, *map(self._advance, self.holds.all)])
+                    self.wish()
                     self.repair()
                 self.waiter.until_poked(wait)
         finally:

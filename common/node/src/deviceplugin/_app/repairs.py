@@ -3,8 +3,7 @@
 import logging
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from threading import Lock, Thread
@@ -13,9 +12,8 @@ from typing import Final
 from deviceplugin._app.hold_progress import NOT_REPAIRED, RESETTING, UNKNOWN, Outcome
 from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.holding import Holding
-from deviceplugin._attribution.holds import MOST, Hold, HoldError, identity
+from deviceplugin._attribution.holds import Hold, HoldError, identity
 from deviceplugin._discovery.loop import Discovery
-from deviceplugin._discovery.retention import CLOSED, GONE, NOT_CHECKED
 from deviceplugin._platform import hooks
 from deviceplugin._platform.hooks import reason_of
 from deviceplugin.errors import DevicePluginError
@@ -25,42 +23,27 @@ from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
-ANY: Final = "any"
-AUTOMATIC: Final = "auto-repair: "
-"""What the reason of a hold begins with that nobody asked for but the setting."""
-_NOT_ANY: Final = {CLOSED, GONE, NOT_CHECKED}
-"""Causes of the framework, which no reset ends."""
 FIRST_REST: Final = 30.0
 """Seconds after the first reset that failed until the next; twice as many after each."""
 CHECK_TIMEOUT: Final = 300.0
 """Seconds within which discovery finds the devices of a hold, healthy, after their reset."""
 _POLL: Final = 0.5
-_LONGEST_REST: Final = 3600.0
-_DAY: Final = 86400.0
+LONGEST_REST: Final = 3600.0
 _SHOWN: Final = 5
-_MOST_AUTOMATIC: Final = MOST // 2
-"""Holds of the setting at a time: the rest is for people."""
 
 
 class Repairs:
     """Resets what is held and is to be reset, one hold at a time. ``begin`` is for one thread."""
 
-    def __init__(
-        self, holding: Holding, requests: Requests, causes: Collection[str], tries: int
-    ) -> None:
+    def __init__(self, holding: Holding, requests: Requests, tries: int) -> None:
         self._holding = holding
         self._requests = requests
-        self._causes = frozenset(causes)
         self._tries = tries
         self._thread: Thread | None = None
-        self._begun: dict[frozenset[str], list[float]] = defaultdict(list)
-        """When automatic repairs of a piece of hardware began, in monotonic seconds."""
         self._problems = Problems(log)
 
     def begin(self) -> None:
         """Begin the repair that is due, if one is and none is under way."""
-        if self._causes:
-            self._hold_unhealthy()
         if self._thread is not None and self._thread.is_alive():
             return
         for hold in self._holding.holds.all:
@@ -97,10 +80,10 @@ class Repairs:
             why = hooks.call(self._attempt, hold.name)
         except DevicePluginError as error:  # such as a full disk
             why, hangs = reason_of(error), isinstance(error, _HangsError)
-        if why and not self._holding.repairing.is_over():
-            self._note(hold.name, why)
         if not hangs:
             self._end(hold)
+        if why and not self._holding.repairing.is_over():
+            self._note(hold.name, why)
 
     def _attempt(self, name: str) -> str:
         """Do what is left to be done for a hold; return why that cannot be done."""
@@ -128,7 +111,7 @@ class Repairs:
             outcome = Outcome(f"{NOT_REPAIRED}{why}", math.inf)
         else:
             text = f"not repaired, tried again in {rest:g} s: {why}"
-            outcome = Outcome(text, time.monotonic() + rest, min(2 * rest, _LONGEST_REST))
+            outcome = Outcome(text, time.monotonic() + rest, min(2 * rest, LONGEST_REST))
         self._holding.outcomes[name] = outcome
         tries = hold.tries
         if self._problems.say(name, "device not repaired", device=name, error=why, tries=tries):
@@ -215,53 +198,6 @@ class Repairs:
             return not problem
 
         return "" if waiter.until(is_over, CHECK_TIMEOUT, every=_POLL) else problem
-
-    # By itself.
-
-    def _hold_unhealthy(self) -> None:
-        """Hold an unhealthy device that nobody uses, if the setting names its cause."""
-        holding = self._holding
-        own = [one for one in holding.holds.all if one.reason.startswith(AUTOMATIC)]
-        if len(own) >= _MOST_AUTOMATIC or any(self._is_active(one) for one in own):
-            return
-        held = {one.key for hold in holding.holds.all for one in holding.holds.members(hold)}
-        for (resource, id_), (_, device) in self._holding.there().items():
-            if (resource, id_) in held or not self._is_wanted(resource, device):
-                continue
-            reason = f"{AUTOMATIC}{device.health.reason}"
-            request = {"do": "hold", "device": id_, "resource": resource, "then": "release"}
-            thing = identity(resource, device)
-            self._begun[thing].append(time.monotonic())
-            try:
-                self._requests.answer({**request, "reason": _line(reason)})
-            except DevicePluginError as error:
-                self._problems.say(id_, "device not repaired", device=id_, error=str(error))
-                continue
-            return
-
-    def _is_active(self, hold: Hold) -> bool:
-        """Return whether a repair is under way or about to be, and has not failed."""
-        return hold.name in self._holding.kept or hold.name not in self._holding.outcomes
-
-    def _is_wanted(self, resource: str, device: Device) -> bool:
-        health, key = device.health, (resource, device.id)
-        named = health.cause in self._causes or (
-            ANY in self._causes and health.cause not in _NOT_ANY
-        )
-        if health or not named:
-            return False
-        if self._holding.ownership.users([key]) != []:
-            return False  # whoever has it keeps it
-        thing, since = identity(resource, device), time.monotonic() - _DAY
-        recent = [at for at in self._begun.get(thing, ()) if at > since]
-        if recent:
-            self._begun[thing] = recent
-        return len(recent) < self._tries
-
-
-def _line(text: str) -> str:
-    """Return ``text`` as the reason of a hold can be."""
-    return "".join(one if one.isprintable() else " " for one in text)[:256]
 
 
 class _HangsError(DevicePluginError):
