@@ -262,6 +262,8 @@ def test_what_was_due_a_moment_ago_is_looked_at_again(kubelet: Kubelet) -> None:
         node.host._holding.repair = bool
         ask(node, "release", "a")
         due._repair(hold)
+        due._note("a", "why")
+        assert ({}, {}) == (node.host._holding.outcomes, states(node))
         assert ({}, False) == (node.host._holding.kept, "reset" in plugin.asked)
 
 
