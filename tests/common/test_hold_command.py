@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -12,6 +13,8 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.__main__ import main
 from deviceplugin._app.hold_folder import FOLDER
+from deviceplugin._app.hold_socket import HoldSocket
+from deviceplugin._attribution.holds import HoldError
 from deviceplugin._platform.clock import Clock
 from deviceplugin.tools.hold import _cli
 from deviceplugin_testing.fixture import Kubelet
@@ -58,6 +61,7 @@ def test_a_device_is_held_and_released(kubelet: Kubelet, run: Run) -> None:
     ("words", "status", "said"),
     [
         (["hold", "--reason=x"], 2, "name the DEVICE that is to be held"),
+        (["hold", "--repair"], 2, "name the DEVICE that is to be held"),
         (["hold", "a"], 2, "--reason is missing: say what the hold is for"),
         (["hold", "z", "--reason=x"], 1, "no device here is called 'z'"),
         (["release", "a"], 1, "'a' is not held: nothing is"),
@@ -196,3 +200,22 @@ def test_a_device_is_reset_by_a_command(
         state = next((one["state"] for one in node.host.inventory()["holds"]), None)
         assert expected == (status, None if status else last, state)
         assert (not objection) or f"deviceplugin hold: not repaired: {objection}" in said
+
+
+def test_a_wait_outlasts_a_plugin_that_starts_again(kubelet: Kubelet, run: Run) -> None:
+    folder: Path = kubelet.simulated.plugin_dir / FOLDER / "one"
+    folder.mkdir(parents=True)
+    asked: list[object] = []
+
+    def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(request["do"])
+        if request["do"] == "list" and asked.count("list") == 1:
+            raise HoldError("it is starting")
+        return {"holds": []}
+
+    served = HoldSocket(answer)
+    served.open(folder)
+    status, out, said = run("hold", "a", "--reason=x", "--repair", "--wait")
+    assert (0, "a is released") == (status, out.splitlines()[-1])
+    assert "deviceplugin hold: it is starting\n" == said
+    served.close()

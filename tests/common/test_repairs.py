@@ -12,8 +12,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._app import repairs
+from deviceplugin._app import auto_repair, holding, repairs
 from deviceplugin._app.hold_folder import FOLDER
+from deviceplugin._app.hold_requests import Requests
 from deviceplugin._attribution.holds import HoldError
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
@@ -82,6 +83,7 @@ def await_state(node: Node, device: str, state: str) -> None:
 def _rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the first rest last longer than any test; those that wait for it change that."""
     monkeypatch.setattr(repairs, "FIRST_REST", 3600.0)
+    monkeypatch.setattr(holding, "_AGAIN", 0.05)
 
 
 def test_a_device_is_reset_and_checked_before_it_is_released(kubelet: Kubelet) -> None:
@@ -189,7 +191,6 @@ def test_a_discovery_that_fails_releases_nothing(
     monkeypatch.setattr(repairs, "CHECK_TIMEOUT", 0.6)
     plugin = Lamp("a")
     plugin.point = lambda what: plugin.fail(dp.DiscoveryError("gone")) if what == "reset" else None
-    plugin.then = dp.DiscoveryError("x")
     plugin.then = threading.Event()
     plugin.then.set()
     with running(kubelet, plugin) as node:
@@ -214,9 +215,92 @@ def test_a_reset_waits_until_all_that_it_reaches_is_held_and_let_go(
         await_state(node, "a", "resetting")
         with pytest.raises(HoldError, match="b stays held: a reset that concerns it runs"):
             ask(node, "release", "b")
+        with pytest.raises(HoldError, match="a stays held: a reset that concerns it runs"):
+            ask(node, "hold", "a")
+        ask(node, "hold", "a", then="reset")  # the same once more
+        assert "resetting" == states(node)["a"]
         event.set()
         await_state(node, "a", "reset")
         ask(node, "release", "b")
+
+
+def test_what_is_being_released_does_not_count_as_held(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", 0.001)
+    plugin, event = Lamp("a", dp.Device("b", hardware=["pci/1"])), threading.Event()
+    plugin.reaches = ["pci/1"]
+    plugin.point = lambda what: what == "take back" and event.wait()
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "b")
+        await_state(node, "b", "let go")
+        release = threading.Thread(target=ask, args=(node, "release", "b"))
+        release.start()
+        await_state(node, "b", "being released")
+        ask(node, "hold", "a", then="reset")
+        eventually(lambda: "hold that until it is let go" in states(node)["a"])
+        event.set()
+        release.join()
+        assert {"a"} == states(node).keys()
+        assert "reset" not in plugin.asked
+
+
+def test_what_was_due_a_moment_ago_is_looked_at_again(kubelet: Kubelet) -> None:
+    plugin = Lamp("a")
+
+    def fail(_: str) -> None:
+        raise dp.DiscoveryError("it is open")
+
+    plugin.point = fail
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "a", then="reset")
+        await_state(node, "a", "not let go: it is open")
+        (hold,) = node.host._holding.holds.all
+        due = repairs.Repairs(node.host._holding, Requests(node.host._holding), 3)
+        due._repair(hold)  # it is not let go any more
+        plugin.point = str
+        node.host._holding.repair = bool
+        ask(node, "release", "a")
+        due._repair(hold)
+        due._note("a", "why")
+        assert ({}, {}) == (node.host._holding.outcomes, states(node))
+        assert ({}, False) == (node.host._holding.kept, "reset" in plugin.asked)
+
+
+def test_a_reset_that_is_given_up_before_it_begins_does_not_begin() -> None:
+    plugin = Lamp("a")
+    reset = repairs._Reset(plugin, lambda: None)
+    assert not reset.give_up()
+    reset([*plugin.discover()])
+    assert [] == plugin.asked
+
+
+def test_one_reset_of_all_that_is_held_of_a_card_repairs_all_of_it(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", 0.001)
+    plugin = Lamp(broken("a", "pci/0"), broken("b", "pci/1"))
+    plugin.reaches = ["pci/0", "pci/1"]
+    with running(kubelet, plugin) as node:
+        node.wait_for(RESOURCE, set(), {"a", "b"})
+        for one in "ab":
+            ask(node, "hold", one, then="release")
+        node.wait_for(RESOURCE, {"a", "b"})
+        assert ({}, 1) == (states(node), plugin.asked.count("reset"))
+
+
+def test_an_id_that_is_other_hardware_now_is_not_reset(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", 0.001)
+    plugin = Lamp(broken("a", "serial-1"))
+    plugin.then = dp.DiscoveryError("it is stuck")
+    with running(kubelet, plugin, repair_tries=99) as node:
+        ask(node, "hold", "a", then="reset")
+        eventually(lambda: "it is stuck" in states(node)["a"])
+        plugin.set(dp.Device("a", hardware=["serial-2"]))
+        eventually(lambda: "a is other hardware now" in states(node)["a"])
+        assert {} == reasons(node)
 
 
 def test_what_another_hold_has_too_is_not_reset(kubelet: Kubelet) -> None:
@@ -311,6 +395,49 @@ def test_a_repair_goes_on_after_a_crash_in_any_step(
         assert expected == again.asked
 
 
+def test_a_stop_during_the_check_fails_nothing(kubelet: Kubelet) -> None:
+    plugin = Lamp(broken("a"))
+    plugin.then = [broken("a")]  # it needs time
+    with running(kubelet, plugin, repair_tries=1) as node:
+        ask(node, "hold", "a", then="release")
+        await_state(node, "a", "being released")
+    again = Lamp("a")
+    with running(kubelet, again, repair_tries=1) as node:
+        eventually(lambda: not states(node), lambda: str(states(node)))
+        assert ["let go", "take back"] == again.asked
+
+
+def test_a_new_process_resets_nothing_while_the_old_one_does(kubelet: Kubelet) -> None:
+    plugin = Lamp(broken("a"))
+    plugin.then = event = threading.Event()
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "a", then="release")
+        await_state(node, "a", "resetting")
+    again = Lamp(broken("a"))
+    with running(kubelet, again) as other:
+        assert "another process has it" in other.host.inventory()["holds_problem"]
+        event.set()
+        other.wait_for(RESOURCE, {"a"})
+        with pytest.raises(HoldError, match="nothing was changed"):
+            node.host._holding.save([])
+        assert ["let go", "reset", "take back"] == again.asked
+        with pytest.raises(HoldError, match="a is not held any more"):
+            other.host._holding.change("a")
+
+
+def test_what_a_newer_release_would_do_is_not_done_and_its_device_stays_held(
+    kubelet: Kubelet,
+) -> None:
+    with running(kubelet, Lamp("a")) as node:
+        ask(node, "hold", "a")
+        (file,) = (kubelet.simulated.plugin_dir / FOLDER).glob("*/holds.json")
+    file.write_text(file.read_text().replace('"then": ""', '"then": "polish"'))
+    plugin = Lamp("a")
+    with running(kubelet, plugin) as node:
+        await_state(node, "a", "let go")
+        assert ["let go"] == plugin.asked
+
+
 # By itself.
 
 
@@ -325,19 +452,21 @@ def test_an_unhealthy_device_that_nobody_uses_is_repaired_if_its_cause_is_named(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("rest", "times"), [(0.001, 2), (3600.0, 1)])
 def test_a_device_that_fails_again_and_again_is_repaired_a_few_times_in_a_day(
-    kubelet: Kubelet,
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, rest: float, times: int
 ) -> None:
+    monkeypatch.setattr(repairs, "FIRST_REST", rest)
     plugin = Lamp(broken("a"))
     with running(kubelet, plugin, auto_repair=("any",), repair_tries=2) as node:
-        for number in (1, 2):
+        for number in range(1, times + 1):
             eventually(lambda number=number: plugin.asked.count("take back") == number)  # type: ignore[misc]
             eventually(lambda: not states(node))
             plugin.set(broken("a"))
         plugin.set(broken("a"), "b")
         node.wait_for(RESOURCE, {"b"}, {"a"})
-        node.host._holding.repair()
-        assert ({}, 2) == (states(node), plugin.asked.count("reset"))
+        node.host._holding.wish()
+        assert ({}, times) == (states(node), plugin.asked.count("reset"))
 
 
 def test_a_device_in_use_and_one_that_discovery_lost_are_left_alone(kubelet: Kubelet) -> None:
@@ -349,8 +478,42 @@ def test_a_device_in_use_and_one_that_discovery_lost_are_left_alone(kubelet: Kub
         used = eventually(lambda: next((one for one in "ab" if users([(RESOURCE, one)])), ""))
         plugin.set(broken(used))  # and the other one is gone
         eventually(lambda: reasons(node).keys() == {"a", "b"})
-        node.host._holding.repair()
+        node.host._holding.wish()
         assert ({}, []) == (states(node), plugin.asked)
+
+
+def test_a_share_is_left_alone_while_a_pod_has_another_of_the_same_device(
+    kubelet: Kubelet,
+) -> None:
+    shares = {one: dp.Device(one, share_of="g") for one in ("g::0", "g::1")}
+    plugin = Lamp(*shares.values())
+    with running(kubelet, plugin, auto_repair=("any",), http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, shares.keys())
+        node.kubelet.run(Pod.of("user", main={RESOURCE: 1}))
+        users = node.host._ownership.users
+        used = eventually(lambda: next((one for one in shares if users([(RESOURCE, one)])), ""))
+        (free,) = shares.keys() - {used}
+        plugin.set(shares[used], replace(broken(free), share_of="g"))
+        node.wait_for(RESOURCE, {used}, {free})
+        node.host._holding.wish()
+        assert {} == states(node)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(32, {"a"}), (1, {"a", "b"})])
+def test_a_device_that_cannot_be_repaired_does_not_keep_others_from_it(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, most: int, expected: set[str]
+) -> None:
+    monkeypatch.setattr(auto_repair, "_MOST", most)
+    plugin = Lamp(broken("a"))
+    plugin.then = dp.DiscoveryError("mutex held: 1")
+    with running(kubelet, plugin, auto_repair=("any",)) as node:
+        await_state(node, "a", f"{AGAIN}mutex held: 1")
+        plugin.then = [dp.Device("b")]
+        sick = dp.Health.unhealthy("mutex held: 1", "held")
+        plugin.set(dp.Device("b", health=sick))
+        node.wait_for(RESOURCE, {"a", "b"} - expected, expected)
+        node.host._holding.wish()
+        assert {"a"} == states(node).keys()
 
 
 def test_a_device_that_cannot_be_held_by_itself_is_named_once(

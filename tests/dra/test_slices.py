@@ -194,7 +194,8 @@ def test_what_the_api_server_writes_otherwise_or_adds_is_not_a_change() -> None:
 def test_taints(on_unhealthy: OnUnhealthy, taint: str, effects: list[str]) -> None:
     (pool,) = pools(state("a", taint), on_unhealthy=on_unhealthy)
     found = pool.entries[0].body.get("taints", [])
-    assert [{"key": f"{DRIVER}/{taint}", "effect": effect} for effect in effects] == found
+    value = {"value": "withheld"} if taint == HELD else {}
+    assert [{"key": f"{DRIVER}/{taint}", **value, "effect": one} for one in effects] == found
 
 
 def test_a_device_that_is_not_offered_is_in_no_slice() -> None:
@@ -349,7 +350,7 @@ def test_devices_that_cannot_be_prepared_now_get_a_taint_and_no_pod_loses_one() 
     given = {RESOURCE: {"a": state("a"), "b": state("b")._replace(taint="unhealthy")}}
     (pool,) = catalogue.pools(withheld(given))
     assert [
-        [{"key": f"{DRIVER}/held", "effect": "NoSchedule"}],
+        [{"key": f"{DRIVER}/held", "value": "withheld", "effect": "NoSchedule"}],
         [{"key": f"{DRIVER}/unhealthy", "effect": "NoExecute"}],
     ] == [entry.body["taints"] for entry in pool.entries]
 

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -196,6 +197,24 @@ def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
     assert {"ab-x1::0", "ab-x2::0"} == prefer(2)
     assert {"ab-x1::0", "ab-x2::1"} == prefer(2, "ab-x2::1")
     assert 5 == len(prefer(9, "ab-x2::1"))
+
+
+def test_a_device_is_not_checked_while_it_is_reset(tmp_path: Path) -> None:
+    pipe, log = tmp_path / "pipe", tmp_path / "log"
+    os.mkfifo(pipe)
+    reset = ("sh", "-c", 'read end < "$0"; rm "$1"', str(pipe), str(log))
+    check = Check(command=("sh", "-c", 'echo >> "$0"', str(log)), reset=reset, interval=0)
+    checker = Checker()
+    assert checker.health("a", NULL, check, {})
+    running = Thread(target=checker.reset, args=("a", check, {}))
+    running.start()
+    said = eventually(lambda: checker.health("a", NULL, check, {}).reason)
+    before = log.read_text()
+    assert "it is being reset" == said == checker.health("a", NULL, check, {}).reason
+    assert before == log.read_text()
+    pipe.write_text("\n")
+    running.join()
+    assert (False, True) == (log.exists(), bool(checker.health("a", NULL, check, {})))
 
 
 def test_a_device_is_reset_by_the_command_of_its_entry(kubelet: Kubelet, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any, Final
 from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.hold_socket import SOCKET, HoldSocket, ShortPath, read_line
 from deviceplugin._app.holding import Holding
+from deviceplugin._attribution.held_devices import Holds
 from deviceplugin._attribution.hold_file import HoldFile
-from deviceplugin._attribution.holds import Holds, make
+from deviceplugin._attribution.holds import make
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics

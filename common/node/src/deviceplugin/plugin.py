@@ -199,7 +199,10 @@ class Plugin(ABC):
         raise NotImplementedError
 
     reset_timeout: float = 120.0
-    """Seconds that ``reset`` may take. Until it has returned, its devices are not released."""
+    """Seconds that ``reset`` may take for each piece of hardware.
+
+    Until it has returned, its devices are not released.
+    """
 
     def reset(self, devices: Sequence[Device]) -> None:
         """Reset ``devices``, all of one hold, which may be unhealthy because of what this repairs.

@@ -203,9 +203,10 @@ class GenericPlugin(dp.Plugin):
 
     def _real(self, devices: Sequence[dp.Device]) -> list[Share]:
         """Return one share of each real device; DiscoveryError if one is not there."""
-        if gone := next((one.id for one in devices if one.id not in self._shares), ""):
+        known = self._shares  # another thread may replace them
+        if gone := next((one.id for one in devices if one.id not in known), ""):
             raise dp.DiscoveryError(f"{gone} is not there")
-        shares = [self._shares[one.id] for one in devices]
+        shares = [known[one.id] for one in devices]
         return [*{one.origin: one for one in shares}.values()]
 
     @override

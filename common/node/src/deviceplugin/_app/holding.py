@@ -14,14 +14,14 @@ from deviceplugin._app.hold_progress import (
     FIRST_REST,
     LET_GO,
     RELEASING,
-    RESET,
     UNKNOWN,
     Outcome,
     Progress,
 )
 from deviceplugin._app.hold_socket import HoldSocket
+from deviceplugin._attribution.held_devices import Holds
 from deviceplugin._attribution.hold_file import HoldFile
-from deviceplugin._attribution.holds import Found, Hold, HoldError, Holds
+from deviceplugin._attribution.holds import Found, Hold, HoldError
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._discovery.loop import Discovery
@@ -67,8 +67,11 @@ class Holding:
     waiter: Waiter = field(default_factory=Waiter)
     repairing: Waiter = field(default_factory=Waiter)
     locked: int | None = None
+    is_over: bool = False
+    wish: Callable[[], object] = bool
+    """Holds what is to be repaired by itself. This and ``repair`` are set before ``run``."""
     repair: Callable[[], object] = bool
-    """Begins the repair that is due. It is set before ``run``."""
+    """Begins the repair that is due."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """What became of the last attempts to repair, by the name of the hold."""
     kept: dict[str, set[str]] = field(default_factory=dict)
@@ -123,17 +126,23 @@ class Holding:
                 if self.locked is not None:
                     self.socket.open(self.folder)
                     wait = min([wait, *map(self._advance, self.holds.all)])
+                    self.wish()
                     self.repair()
                 self.waiter.until_poked(wait)
         finally:
             end()
             self.socket.close()
-            if self.locked is not None:
-                if not self.holds.all and not self.problem:
-                    hold_folder.remove(self.folder, self.file.names)
-                with self.lock:
-                    os.close(self.locked)
-                    self.locked = None
+            with self.lock:
+                self.is_over = True
+                self._close()
+
+    def _close(self) -> None:
+        """Give the folder to the next process, but not while a reset runs in this one."""
+        if self.is_over and self.locked is not None and not self.kept:
+            if not self.holds.all and not self.problem:
+                hold_folder.remove(self.folder, self.file.names)
+            os.close(self.locked)
+            self.locked = None
 
     def stop(self) -> None:
         self.hooks.close()
@@ -194,22 +203,6 @@ class Holding:
 
     # Repairs.
 
-    def reached(self, hold: Hold) -> frozenset[str]:
-        """Return what a reset of ``hold`` resets besides; DevicePluginError if it has none."""
-        found: set[str] = set()
-        for each, devices in self.owned(hold):
-            if not overrides(each.plugin, "reset"):
-                how = "hold it without that, reset it in another way, and release it"
-                raise HoldError(f"{each.name} cannot reset its devices: {how}")
-            call, reach = self.hooks[each.name].call, each.plugin.reset_reaches
-            found |= call(
-                "reset_reaches",
-                lambda own, reach=reach: {*map(str, reach(own))},
-                devices,
-                timeout=_LET_GO_TIMEOUT,
-            )
-        return frozenset(found)
-
     def is_let_go(self, hold: Hold) -> bool:
         progress = self.progress.get(hold.name)
         if progress is None or progress.state != LET_GO:
@@ -222,7 +215,8 @@ class Holding:
     def keep(self, hold: Hold, for_: Hold) -> bool:
         """Keep ``hold`` from being released while ``for_`` is repaired; return if it is held."""
         with self.lock:
-            is_held = hold.name in self.progress
+            progress = self.progress.get(hold.name)
+            is_held = progress is not None and progress.state != RELEASING
             if is_held:
                 self.kept.setdefault(hold.name, set()).add(for_.name)
             return is_held
@@ -231,6 +225,7 @@ class Holding:
         with self.lock:
             left = {name: whose - {for_.name} for name, whose in self.kept.items()}
             self.kept = {name: whose for name, whose in left.items() if whose}
+            self._close()
 
     def named(self, name: str) -> Hold | None:
         return next((one for one in self.holds.all if one.name == name), None)
@@ -239,13 +234,18 @@ class Holding:
         """Change what is known of a hold, on the disk first; HoldError if that cannot be done."""
         with self.lock:
             hold = self.named(name)
-            if hold is None or self.locked is None:
-                raise HoldError(f"{name} is not held by this process any more")
+            if hold is None:
+                raise HoldError(f"{name} is not held any more")
             new = replace(hold, **changes)
-            every = [new if one is hold else one for one in self.holds.all]
-            self.file.save(every)
-            self.set(every)
+            self.save([new if one is hold else one for one in self.holds.all])
             return new
+
+    def save(self, holds: Sequence[Hold]) -> None:
+        """Make ``holds`` what is held, on the disk first. The caller has the lock."""
+        if self.locked is None:  # another process may have the folder now
+            raise HoldError("nothing was changed: the plugin is stopping")
+        self.file.save(holds)
+        self.set(holds)
 
     # Which devices.
 
@@ -269,28 +269,6 @@ class Holding:
             if resource in {"", one.name}
             for device in one.devices.values()
         }
-
-    def listed(self) -> Sequence[Mapping[str, Any]]:
-        """Return what is held, for JSON; not what another process says."""
-        return [self.described(one) for one in self.holds.all if self.locked is not None]
-
-    def described(self, hold: Hold) -> Mapping[str, Any]:
-        return {
-            "device": hold.name,
-            "reason": hold.reason,
-            "since": hold.since,
-            "state": self._state(hold),
-            "devices": [{"resource": name, "id": one} for name, one in sorted(hold.keys)],
-            "users": self.ownership.users([one.key for one in self.holds.members(hold)]),
-        }
-
-    def _state(self, hold: Hold) -> str:
-        progress, outcome = self.progress.get(hold.name), self.outcomes.get(hold.name)
-        if progress is None or progress.state == RELEASING:
-            return progress.state if progress else "not held"
-        if outcome:
-            return outcome.text
-        return RESET if hold.was_reset and progress.state == LET_GO else progress.state
 
     def set(self, holds: Sequence[Hold], *, in_use: bool = True, adds: bool = True) -> None:
         """Make ``holds`` what is held; plugins may have what is new open if it is ``in_use``."""

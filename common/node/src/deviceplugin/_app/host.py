@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from deviceplugin._app.auto_repair import AutoRepair
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
 from deviceplugin._app.hold_folder import FOLDER, instance
@@ -127,7 +128,9 @@ class Host:
         requests = Requests(holding)
         self.ask_hold = requests.answer  # as over the socket, for tests
         causes, tries = settings.auto_repair, settings.repair_tries
-        holding.repair = Repairs(holding, requests, causes, tries).begin
+        holding.repair = Repairs(holding, requests, tries).begin
+        if causes:
+            holding.wish = AutoRepair(holding, requests, causes, tries).hold
         holding.socket = HoldSocket(self.ask_hold)
         holding.open()
         return holding

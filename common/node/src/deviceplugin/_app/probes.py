@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deviceplugin._app.endpoints import Endpoints
+from deviceplugin._app.hold_list import listed
 from deviceplugin._app.holding import Holding
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import ProtocolSwitch
@@ -101,7 +102,7 @@ class Status:
             "shortfalls": [text for each in self.discoveries for text in each.shortfalls],
             "fixed_files": [*self.fixed_files],
             "invalid_entries": {one.name: [*one.invalid_entries] for one in self.discoveries},
-            "holds": self.holding.listed(),
+            "holds": listed(self.holding),
             "holds_problem": self.holding.problem,
             "dra": dra and dra.state(),
         }

@@ -3,8 +3,7 @@
 import logging
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from threading import Lock, Thread
@@ -13,9 +12,8 @@ from typing import Final
 from deviceplugin._app.hold_progress import NOT_REPAIRED, RESETTING, UNKNOWN, Outcome
 from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.holding import Holding
-from deviceplugin._attribution.holds import PREFIX, Hold, HoldError, identity
+from deviceplugin._attribution.holds import Hold, HoldError, identity
 from deviceplugin._discovery.loop import Discovery
-from deviceplugin._discovery.retention import CLOSED, GONE, NOT_CHECKED
 from deviceplugin._platform import hooks
 from deviceplugin._platform.hooks import reason_of
 from deviceplugin.errors import DevicePluginError
@@ -25,40 +23,27 @@ from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
-ANY: Final = "any"
-AUTOMATIC: Final = "auto-repair: "
-"""What the reason of a hold begins with that nobody asked for but the setting."""
-_NOT_ANY: Final = {CLOSED, GONE, NOT_CHECKED}
-"""Causes of the framework, which no reset ends."""
 FIRST_REST: Final = 30.0
 """Seconds after the first reset that failed until the next; twice as many after each."""
 CHECK_TIMEOUT: Final = 300.0
 """Seconds within which discovery finds the devices of a hold, healthy, after their reset."""
 _POLL: Final = 0.5
-_LONGEST_REST: Final = 3600.0
-_DAY: Final = 86400.0
+LONGEST_REST: Final = 3600.0
 _SHOWN: Final = 5
 
 
 class Repairs:
     """Resets what is held and is to be reset, one hold at a time. ``begin`` is for one thread."""
 
-    def __init__(
-        self, holding: Holding, requests: Requests, causes: Collection[str], tries: int
-    ) -> None:
+    def __init__(self, holding: Holding, requests: Requests, tries: int) -> None:
         self._holding = holding
         self._requests = requests
-        self._causes = frozenset(causes)
         self._tries = tries
         self._thread: Thread | None = None
-        self._begun: dict[frozenset[str], list[float]] = defaultdict(list)
-        """When automatic repairs of a piece of hardware began, in monotonic seconds."""
         self._problems = Problems(log)
 
     def begin(self) -> None:
         """Begin the repair that is due, if one is and none is under way."""
-        if self._causes:
-            self._hold_unhealthy()
         if self._thread is not None and self._thread.is_alive():
             return
         for hold in self._holding.holds.all:
@@ -95,10 +80,10 @@ class Repairs:
             why = hooks.call(self._attempt, hold.name)
         except DevicePluginError as error:  # such as a full disk
             why, hangs = reason_of(error), isinstance(error, _HangsError)
-        if why:
-            self._note(hold.name, why)
         if not hangs:
             self._end(hold)
+        if why and not self._holding.repairing.is_over():
+            self._note(hold.name, why)
 
     def _attempt(self, name: str) -> str:
         """Do what is left to be done for a hold; return why that cannot be done."""
@@ -126,7 +111,7 @@ class Repairs:
             outcome = Outcome(f"{NOT_REPAIRED}{why}", math.inf)
         else:
             text = f"not repaired, tried again in {rest:g} s: {why}"
-            outcome = Outcome(text, time.monotonic() + rest, min(2 * rest, _LONGEST_REST))
+            outcome = Outcome(text, time.monotonic() + rest, min(2 * rest, LONGEST_REST))
         self._holding.outcomes[name] = outcome
         tries = hold.tries
         if self._problems.say(name, "device not repaired", device=name, error=why, tries=tries):
@@ -134,7 +119,8 @@ class Repairs:
 
     def _reset(self, hold: Hold) -> str:
         """Reset the devices of ``hold``; return why that failed or could not be tried."""
-        if why := self._obstacle(hold):
+        reached = self._requests.reached(hold)
+        if why := self._obstacle(hold) or self._unheld(hold, reached):
             return why
         before = self._holding.outcomes.get(hold.name, Outcome(RESETTING))
         self._holding.change(hold.name, tries=hold.tries + 1)  # on the disk before it happens
@@ -142,13 +128,15 @@ class Repairs:
         for each, devices in self._holding.owned(hold):
             if why := self._call(hold, each, devices):
                 return why
-        self._holding.outcomes.pop(hold.name, None)
-        self._holding.report("device reset", self._holding.change(hold.name, was_reset=True))
+        others = self._holding.holds.others(hold, reached)
+        for one in [hold, *(one for one in others if one.then and one.name in self._holding.kept)]:
+            self._holding.outcomes.pop(one.name, None)
+            self._holding.report("device reset", self._holding.change(one.name, was_reset=True))
         return ""
 
     def _call(self, hold: Hold, each: Discovery, devices: Sequence[Device]) -> str:
         reset = _Reset(each.plugin, lambda: self._end(hold))
-        limit = each.plugin.reset_timeout
+        limit = each.plugin.reset_timeout * len(hold.things)
         try:
             self._holding.hooks[each.name].call("reset", reset, devices, timeout=limit)
         except DevicePluginError as error:
@@ -159,19 +147,22 @@ class Repairs:
 
     def _obstacle(self, hold: Hold) -> str:
         """Return why the devices of ``hold`` cannot be reset now. It cannot be released now."""
-        members = self._holding.holds.members(hold)
+        members, there = self._holding.holds.members(hold), self._holding.there()
+        for one in members:
+            _, now = there.get(one.key, ("", one.device))
+            if identity(one.resource, now) != identity(one.resource, one.device):
+                return f"{now.id} is other hardware now"
         users = self._holding.ownership.users([one.key for one in members])
         if users is None or users:
             return f"used by {', '.join(users[:_SHOWN])}" if users else UNKNOWN
         if others := self._holding.holds.others(hold):
             return f"its hardware is held as {others[0].name} too: release that"
-        reached = self._holding.reached(hold)
-        return self._unheld(hold, reached) if reached else ""
+        return ""
 
     def _unheld(self, hold: Hold, reached: AbstractSet[str]) -> str:
         """Return what a reset reaches and is not let go; keep the holds of all that is."""
-        own, holding = {one.key for one in self._holding.holds.members(hold)}, self._holding
-        safe = set(own)
+        holding = self._holding
+        safe = {one.key for one in holding.holds.members(hold)}
         for other in holding.holds.others(hold, reached):
             if holding.keep(other, hold) and holding.is_let_go(other):
                 safe |= {one.key for one in holding.holds.members(other)}
@@ -185,7 +176,8 @@ class Repairs:
         try:
             self._requests.release(hold, self._check)
         except HoldError:
-            self._holding.change(hold.name, was_reset=False)
+            if not self._holding.repairing.is_over():
+                self._holding.change(hold.name, was_reset=False)
             raise
 
     def _check(self, hold: Hold) -> str:
@@ -206,47 +198,6 @@ class Repairs:
             return not problem
 
         return "" if waiter.until(is_over, CHECK_TIMEOUT, every=_POLL) else problem
-
-    # By itself.
-
-    def _hold_unhealthy(self) -> None:
-        """Hold an unhealthy device that nobody uses, if the setting names its cause."""
-        own = [one for one in self._holding.holds.all if one.reason.startswith(AUTOMATIC)]
-        if any(not self._gave_up(one) for one in own):
-            return
-        for (resource, id_), (_, device) in self._holding.there().items():
-            if not self._is_wanted(resource, device):
-                continue
-            reason = f"{AUTOMATIC}{device.health.reason}"
-            request = {"do": "hold", "device": id_, "resource": resource, "then": "release"}
-            thing = identity(resource, device)
-            self._begun[thing].append(time.monotonic())
-            try:
-                self._requests.answer({**request, "reason": _line(reason)})
-            except DevicePluginError as error:
-                self._problems.say(id_, "device not repaired", device=id_, error=str(error))
-                continue
-            return
-
-    def _is_wanted(self, resource: str, device: Device) -> bool:
-        health, key = device.health, (resource, device.id)
-        named = health.cause in self._causes or (
-            ANY in self._causes and health.cause not in _NOT_ANY
-        )
-        if health or not named or PREFIX in health.reason:
-            return False
-        if self._holding.ownership.users([key]) != []:
-            return False  # whoever has it keeps it
-        thing, since = identity(resource, device), time.monotonic() - _DAY
-        recent = [at for at in self._begun.get(thing, ()) if at > since]
-        if recent:
-            self._begun[thing] = recent
-        return len(recent) < self._tries
-
-
-def _line(text: str) -> str:
-    """Return ``text`` as the reason of a hold can be."""
-    return "".join(one if one.isprintable() else " " for one in text)[:256]
 
 
 class _HangsError(DevicePluginError):
@@ -274,8 +225,8 @@ class _Reset:
             self._plugin.reset(devices)
         finally:
             with self._lock:
-                self._runs = False
-            if self._is_given_up:
+                self._runs, is_late = False, self._is_given_up
+            if is_late:
                 self._over()
 
     def give_up(self) -> bool:

@@ -91,7 +91,7 @@ def _read(document: Mapping[str, Any]) -> Sequence[Hold]:
             float(one["since"]),
             [HeldDevice(*each) for entry in _list(one["devices"]) for each in _devices(entry)],
             bool(one["by_attribute"]),
-            _then(one.get("then", "")),
+            next((then for then in get_args(Then) if then == one.get("then")), ""),
             int(one.get("tries", 0)),
             bool(one.get("was_reset", False)),
         )
@@ -108,13 +108,6 @@ def _read(document: Mapping[str, Any]) -> Sequence[Hold]:
             if problem := device_problem(one):
                 raise ValueError(problem)
     return holds
-
-
-def _then(found: object) -> Then:
-    for known in get_args(Then):
-        if found == known:
-            return known  # type: ignore[no-any-return] # one of its values
-    raise ValueError(f"{found!r} is not something to do with a held device")
 
 
 def _list(found: object) -> list[Any]:

@@ -7,6 +7,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from threading import Lock
 from time import monotonic
 from typing import Final
 
@@ -30,7 +31,10 @@ class Checker:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._verdicts = SteadyHealth[str](clock=clock)
-        self._commands = _Commands()
+        self._commands, self._resets = _Commands(), _Commands()
+        self._lock = Lock()
+        """Held during a check."""
+        self._resetting: set[str] = set()
 
     def health(
         self, key: str, match: Match, check: Check, properties: Mapping[str, str]
@@ -43,19 +47,32 @@ class Checker:
         known = self._verdicts.latest(key, within=check.interval)
         if known is not None:
             return known
-        reason = _looked_at(match, check)
-        if not reason and check.command:
-            reason = self._commands.problem(key, check.command, check.timeout, properties)
+        with self._lock:
+            if key in self._resetting:
+                return dp.Health.unhealthy("it is being reset", "check")
+            reason = _looked_at(match, check)
+            if not reason and check.command:
+                reason = self._commands.problem(key, check.command, check.timeout, properties)
         found = dp.Health.unhealthy(bounded(reason), "check") if reason else dp.Health()
         tolerance = Tolerance(failures=check.failures, successes=check.successes)
         return self._verdicts.judge(key, found, tolerance)
 
     def reset(self, key: str, check: Check, properties: Mapping[str, str]) -> None:
-        """Run the command that resets the device ``key``; DiscoveryError if it does not succeed."""
-        command, timeout = check.reset, check.reset_timeout
-        if reason := self._commands.problem(f"reset {key}", command, timeout, properties):
+        """Run the command that resets the device ``key``; DiscoveryError if it does not succeed.
+
+        The device is not checked meanwhile. This does not return before the command has ended.
+        """
+        with self._lock:
+            self._resetting.add(key)
+        try:
+            command, timeout = check.reset, check.reset_timeout
+            reason = self._resets.problem(key, command, timeout, properties)
+            self._resets.join(key)
+        finally:
+            self._verdicts.forget(key)
+            self._resetting.discard(key)
+        if reason:
             raise dp.DiscoveryError(bounded(reason))
-        self._verdicts.forget(key)
 
     def forget_all_but(self, keys: Collection[str]) -> None:
         """Forget devices that are gone. Their checks start over when they come back."""
@@ -142,6 +159,11 @@ class _Commands:
             return f"{command[0]}: {why}" if (why := self._run(key, command, env, timeout)) else ""
         except (OSError, ValueError) as error:
             return f"{command[0]}: {getattr(error, 'strerror', None) or error}"
+
+    def join(self, key: str) -> None:
+        """Wait until a command for ``key`` that does not end, although it was killed, has."""
+        if stuck := self._stuck.get(key):
+            stuck.wait()
 
     def _run(self, key: str, command: list[str], env: Mapping[str, str], timeout: float) -> str:
         stuck = self._stuck.get(key)

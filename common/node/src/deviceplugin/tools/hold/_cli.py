@@ -64,7 +64,7 @@ def release(argv: Sequence[str]) -> int:
 
 def _hold(options: argparse.Namespace, clock: Clock) -> int:
     if not options.device:
-        if options.reason or options.wait or options.dry_run:
+        if options.reason or options.wait or options.dry_run or _then(options):
             raise ConfigError("name the DEVICE that is to be held")
         replies = ask_all(settings_of(options, _SETTINGS), {"do": "list"})
         return _show(options, replies.values())
@@ -136,7 +136,7 @@ def _wait(options: argparse.Namespace, who: str, clock: Clock) -> int:
     settings, waiter, before = settings_of(options, _SETTINGS), Waiter(clock), ""
     end, wanted = clock.now() + options.timeout, _WANTED[_then(options)]
     while True:
-        state = _state(ask_all(settings, {"do": "list"}, only=who)[who], options.device)
+        state = _state(settings, who, options.device)
         if state == wanted:
             sys.stdout.write(f"{options.device} is {state}\n")
             return 0
@@ -155,7 +155,13 @@ def _wait(options: argparse.Namespace, who: str, clock: Clock) -> int:
         waiter.pause(min(_POLL, max(0.0, end - clock.now())))
 
 
-def _state(reply: Reply, device: str) -> str:
+def _state(settings: Settings, who: str, device: str) -> str:
+    try:
+        reply = ask_all(settings, {"do": "list"}, only=who)[who]
+    except NoPluginError as error:  # such as one that is started again
+        return str(error)
+    if "error" in reply:
+        return str(reply["error"])
     for one in reply.get("holds", ()):
         if device == one["device"] or device in {each["id"] for each in one["devices"]}:
             return str(one["state"])
