@@ -29,7 +29,7 @@ def listed(kept: KeptDevices) -> dict[str, str]:
 def test_a_device_that_vanishes_stays_as_unhealthy_until_it_comes_back() -> None:
     device = Device("a", topology=Topology((1,)), attributes={"model": "T1"})
     kept = KeptDevices(0).updated({"a": device, **here("b")}, 1).updated(here("b"), 2)
-    gone = replace(device, health=Health.unhealthy(VANISHED))
+    gone = replace(device, health=Health.unhealthy(VANISHED, "gone"))
     assert [Device("b"), gone] == [*kept.devices()]
     kept = kept.updated(here("a", "b"), 3)
     assert ([Device("a"), Device("b")], {}) == ([*kept.devices()], kept.vanished)

@@ -199,6 +199,29 @@ def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
     assert 5 == len(prefer(9, "ab-x2::1"))
 
 
+@pytest.mark.slow
+def test_a_reset_whose_command_does_not_end_is_not_over(tmp_path: Path) -> None:
+    tracer, checker = tmp_path / "tracer", Checker()
+    command = (sys.executable, "-c", CANNOT_END, str(tmp_path / "begun"), str(tracer))
+    check, said = Check(reset=command, reset_timeout=5.0), list[str]()
+
+    def reset() -> None:
+        try:
+            checker.reset("a", check, {})
+        except dp.DiscoveryError as error:
+            said.append(str(error))
+
+    running = Thread(target=reset, daemon=True)
+    running.start()
+    eventually(lambda: checker._resets._stuck or not running.is_alive())
+    if not tracer.exists():
+        pytest.skip("no process can be traced here")
+    assert (True, []) == (running.is_alive(), said)
+    os.kill(int(tracer.read_text()[:-1]), signal.SIGKILL)
+    running.join()
+    assert [f"{sys.executable}: no answer within 5 s"] == said
+
+
 def test_a_device_is_not_checked_while_it_is_reset(tmp_path: Path) -> None:
     pipe, log = tmp_path / "pipe", tmp_path / "log"
     os.mkfifo(pipe)

@@ -82,7 +82,7 @@ def test_a_worn_gpu_is_degraded_only_as_long_as_it_can_be_used() -> None:
     assert dp.Health.degraded("old; slow") == node.health.verdict("g1").health
     node.lose(1)
     node.look()
-    assert dp.Health.unhealthy("GPU is lost") == node.health.verdict("g1").health
+    assert dp.Health.unhealthy("GPU is lost", "unreadable") == node.health.verdict("g1").health
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_an_xid_on_a_mig_device_concerns_its_gpu_and_all_its_mig_devices(node: N
     node.health.saw_xid("m1", 79)
     assert ["", OFF_THE_BUS, ""] == node.reasons()
     assert [OFF_THE_BUS] * 2 == [node.health.verdict(uuid).reason for uuid in ("m0", "m1")]
-    assert dp.Health.unhealthy(OFF_THE_BUS) == node.health.verdict("m0").health
+    assert dp.Health.unhealthy(OFF_THE_BUS, "xid_79") == node.health.verdict("m0").health
     assert dp.Health() == node.health.verdict("g0").health
 
 

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, uuid
 
-SOUND, WORN, BAD = dp.Health(), dp.Health.degraded, dp.Health.unhealthy
+SOUND, WORN = dp.Health(), dp.Health.degraded
+BAD = partial(dp.Health.unhealthy, cause="license")
 QUERY = "nvmlDeviceGetGridLicensableFeatures_v4"
 ACQUIRING = "vGPU license is being acquired"
 ENDED = "vGPU license expires at 2020-01-31T12:00:00Z, and was not renewed"

@@ -129,7 +129,7 @@ class Requests:
         if (now.then or new.then) and now.reason != new.reason:
             advice = "wait for its end, or release it first"
             raise HoldError(f"{now.name} is held already, {now.reason!r}: {advice}")
-        if now.then and not new.then and now.name in self._holding.kept:
+        if now.then != new.then and now.name in self._holding.kept:
             raise HoldError(f"{now.name} {_RUNS}")
 
     def _named(self, name: str) -> Hold:
