@@ -96,6 +96,27 @@ def test_a_device_is_reset_and_checked_before_it_is_released(kubelet: Kubelet) -
         assert ({}, []) == (states(node), list(plugin.held))
 
 
+def test_a_reset_begins_once_the_node_has_a_thread_for_it(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = threading.Event()
+
+    class Rare(threading.Thread):
+        @override
+        def start(self) -> None:
+            if not refused.is_set():
+                refused.set()
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(repairs, "Thread", Rare)
+    plugin = Lamp(broken("a"))
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "a", then="release")
+        node.wait_for(RESOURCE, {"a"})
+        assert refused.is_set()
+
+
 def test_a_device_that_is_only_to_be_reset_stays_held(kubelet: Kubelet) -> None:
     plugin = Lamp(broken("a"))
     with running(kubelet, plugin) as node:
@@ -248,16 +269,21 @@ def test_what_is_being_released_does_not_count_as_held(
 
 def test_what_was_due_a_moment_ago_is_looked_at_again(kubelet: Kubelet) -> None:
     plugin = Lamp("a")
+    user = Pod.of("user", main={RESOURCE: 1})
 
     def fail(_: str) -> None:
         raise dp.DiscoveryError("it is open")
 
     plugin.point = fail
     with running(kubelet, plugin) as node:
-        ask(node, "hold", "a", then="reset")
-        await_state(node, "a", "not let go: it is open")
-        (hold,) = node.host._holding.holds.all
+        node.wait_for(RESOURCE, {"a"})
         due = repairs.Repairs(node.host._holding, Requests(node.host._holding), 3)
+        node.kubelet.run(user)
+        ask(node, "hold", "a", then="reset")
+        (hold,) = node.host._holding.holds.all
+        eventually(lambda: due._obstacle(hold) == "used by pod default/user")
+        node.kubelet.delete(user)
+        await_state(node, "a", "not let go: it is open")
         due._repair(hold)  # it is not let go any more
         plugin.point = str
         node.host._holding.repair = bool
