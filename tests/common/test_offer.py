@@ -105,6 +105,8 @@ def test_a_registration_serves_pods_with_any_device_that_is_not_withheld(node: N
 def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -> None:
     node.resource.publish([dp.Device("a"), dp.Device("b")])
     node.ownership.switch("dra")
+    assert node.offer.is_wanted, "until the kubelet would not give them out any more"
+    node.ownership.acknowledged([])
     assert not node.offer.is_wanted
     node.ownership.switch("device-plugin")
     with node.ownership.allocating(NAME, ["a"]):
@@ -119,6 +121,7 @@ def test_a_hook_that_the_kubelet_knows_of_needs_another_registration() -> None:
     need = RegistrationNeed(node.offer, IdleTracker())
     need.told(node.offer.options)
     node.ownership.switch("dra")
+    node.ownership.acknowledged([])
     assert need.is_there
     need.told(node.offer.options)
     assert not need.is_there

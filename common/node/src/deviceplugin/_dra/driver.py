@@ -112,8 +112,7 @@ class Driver:
         self.leads = False
         """Whether this process publishes the slices, and no other one of the driver does."""
         self._follows, self._begins = False, True
-        self._problem = "not started"
-        self._problems = Problems(log)
+        self._problem, self._problems = "not started", Problems(log)
         self._unrecorded = UnreadableRecords(
             settings.name,
             files=self._records.set_aside,
@@ -269,8 +268,8 @@ class Driver:
                 fields = {"driver": self.settings.name, "file": path.name}
                 log.warning("CDI file of a claim restored", extra=fields)
         except OSError as error:
-            event, name = "CDI file of a claim cannot be written", self.settings.name
-            self._problems.say("cdi", event, driver=name, error=_text(error))
+            event = "CDI file of a claim cannot be written"
+            self._problems.say("cdi", event, driver=self.settings.name, error=_text(error))
             return _AGAIN
         self._problems.over("cdi")
         return _CHECK

@@ -19,7 +19,7 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin_gpu.health.incidents import Incident, Record
 from deviceplugin_gpu.health.license import DEFAULT, GRACE, LicenseRules, LicenseState
 from deviceplugin_gpu.health.xids import Checks, known
-from deviceplugin_gpu.snapshot import Gpu, Snapshot
+from deviceplugin_gpu.snapshot import NOT_REMAPPED, Gpu, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -256,7 +256,7 @@ class Health:
         if self._failure:
             return self._failure, "nvml"
         if problem := gpu.problem or self._problems.get(gpu.uuid, ""):
-            return problem, "unreadable"
+            return problem, "remap_failed" if problem == NOT_REMAPPED else "unreadable"
         counting = [
             incident
             for incident in self._incidents.get(gpu.uuid, {}).values()
