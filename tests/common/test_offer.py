@@ -8,6 +8,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.offer import Offer, Options, RegistrationNeed
 from idle_tracker import IdleTracker
@@ -15,6 +16,7 @@ from scripted_plugin import ScriptedPlugin
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")
+TIMING = AttributionTiming.of(30)._replace(handover_confirm=0.0)
 SICK = dp.Health.unhealthy("dust")
 
 
@@ -26,10 +28,16 @@ class Starting(ScriptedPlugin):
 class Node:
     def __init__(self, plugin: dp.Plugin) -> None:
         self.resource = Resource(NAME, plugin)
-        self.ownership = Ownership(resources=lambda: {NAME: self.resource})
+        self.ownership = Ownership(timing=TIMING, resources=lambda: {NAME: self.resource})
         self.ownership.observe(Holdings(frozenset()), None)
         self.offer = Offer(self.resource, self.ownership)
         self.list = self.offer.latest
+
+    def hand_over(self) -> None:
+        """Have the kubelet give out nothing, and say twice that nobody has anything."""
+        self.ownership.acknowledged([])
+        for _ in range(2):
+            self.ownership.observe(Holdings(frozenset()), (1, 1, 1))
 
 
 @pytest.fixture
@@ -106,7 +114,7 @@ def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -
     node.resource.publish([dp.Device("a"), dp.Device("b")])
     node.ownership.switch("dra")
     assert node.offer.is_wanted, "until the kubelet would not give them out any more"
-    node.ownership.acknowledged([])
+    node.hand_over()
     assert not node.offer.is_wanted
     node.ownership.switch("device-plugin")
     with node.ownership.allocating(NAME, ["a"]):
@@ -121,7 +129,7 @@ def test_a_hook_that_the_kubelet_knows_of_needs_another_registration() -> None:
     need = RegistrationNeed(node.offer, IdleTracker())
     need.told(node.offer.options)
     node.ownership.switch("dra")
-    node.ownership.acknowledged([])
+    node.hand_over()
     assert need.is_there
     need.told(node.offer.options)
     assert not need.is_there
