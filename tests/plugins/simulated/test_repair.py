@@ -52,9 +52,8 @@ def test_a_reset_in_which_the_plugin_is_killed_is_done_by_the_next(
         eventually(lambda: states() == {"gpu-3": "resetting"}, lambda: str(states()))
         process.process.send_signal(signal.SIGKILL)
     simulated.wait_for(GPU, set(), IDS)
-    with plugin(kubelet, control):
-        simulated.wait_for(GPU, IDS)
-        eventually(lambda: states() == {}, lambda: str(states()))
+    with plugin(kubelet, control) as process:
+        assert "gpu-3" == process.wait_for("hold released")["device"]
         ctl("unhealthy", "gpu-5")  # and now by itself
-        simulated.wait_for(GPU, IDS - {"gpu-5"}, {"gpu-5"})
+        assert "gpu-5" == process.wait_for("hold released")["device"]
         simulated.wait_for(GPU, IDS)
