@@ -117,6 +117,7 @@ def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -
     node.hand_over()
     assert not node.offer.is_wanted
     node.ownership.switch("device-plugin")
+    node.ownership.published([])
     with node.ownership.allocating(NAME, ["a"]):
         node.ownership.switch("dra")
         assert node.offer.is_wanted
