@@ -30,7 +30,7 @@ PENDING = "a memory row is remapped at the next reset"
 @pytest.mark.parametrize(
     ("values", "health"),
     [
-        ({"remap_failed": True}, dp.Health.unhealthy(UNMENDED)),
+        ({"remap_failed": True}, dp.Health.unhealthy(UNMENDED, "unreadable")),
         ({"remap_pending": True}, WORN(PENDING)),
         ({"banks_used_up": 3}, WORN("memory banks without spare rows: 3")),
         (
