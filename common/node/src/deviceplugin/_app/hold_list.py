@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deviceplugin._app.hold_progress import LET_GO, RELEASING, RESET
+from deviceplugin._app.hold_progress import LET_GO, RELEASING, RESET, RESETTING
 from deviceplugin._app.holding import Holding
 from deviceplugin._attribution.holds import Hold
 
@@ -30,4 +30,6 @@ def _state(holding: Holding, hold: Hold) -> str:
         return progress.state if progress else "not held"
     if outcome:
         return outcome.text
-    return RESET if hold.was_reset and progress.state == LET_GO else progress.state
+    if hold.was_reset and progress.state == LET_GO:
+        return RESETTING if hold.name in holding.kept else RESET  # only then it can be released
+    return progress.state
