@@ -131,13 +131,14 @@ def test_the_plugin_asks_the_api_server_for_little_and_by_the_rights_of_its_role
     whole.step_until(lambda: name in whole.running(), "the pod")
     checked = "the list some seconds after the driver was registered"
     whole.step_until(lambda: ours(whole)["list", "resourceslices"] == 2, checked)
+    whole.step_until(lambda: ours(whole)["patch", "resourceclaims/status"] == 1, "the status")
     before = ours(whole)
     for _ in range(10):
         whole.step()
         whole.pause(0.1)
     assert before == ours(whole)
     assert 1 == before["watch", "resourceslices"]
-    assert 1 == before["get", "resourceclaims"]
+    assert 2 == before["get", "resourceclaims"], "to prepare it, and for its status"
 
     whole.set_health("d", "it smokes")
     whole.step_until(lambda: len(whole.offered_by_dra()) == len(DEVICES) - 1, "the taint")
@@ -149,8 +150,11 @@ def test_the_plugin_asks_the_api_server_for_little_and_by_the_rights_of_its_role
     allowed = {(verb, one["resources"][0]) for one in role["rules"] for verb in one["verbs"]}
     # Without a token, which has the node's UID, the plugin reads the node. What the policy asks for
     # is no request.
-    publish = {("publish", "resourceslices/driver")}
-    assert allowed - publish | {("get", "nodes")} == set(ours(whole))
+    asked = {
+        ("publish", "resourceslices/driver"),
+        ("associated-node:patch", "resourceclaims/driver"),
+    }
+    assert allowed - asked | {("get", "nodes")} == set(ours(whole))
 
 
 @pytest.mark.slow
