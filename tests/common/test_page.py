@@ -101,6 +101,13 @@ def test_what_holders_use_is_in_units_for_people() -> None:
     assert f"default/doormain{shown}default/gatemain" == row[3]
 
 
+def test_what_dra_offers_is_not_missing() -> None:
+    offered = report(dp.Device("a"), dp.Device("b"), registered=False, holders={})
+    texts = page(offered._replace(by_dra={"a", "b"})).texts
+    assert "offered by DRA" in texts
+    assert "2 devices · 2 healthy · 2 offered by DRA · 0 held · 2 free" in "".join(texts)
+
+
 def test_a_device_is_told_with_its_health_and_holder() -> None:
     devices = [
         dp.Device("a", topology=dp.Topology((0, 1)), attributes={"model": "T1", "slot": "3"}),

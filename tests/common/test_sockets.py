@@ -11,6 +11,7 @@ from queue import Queue
 
 import pytest
 
+from deviceplugin._kubelet import sockets
 from deviceplugin._kubelet.server import is_socket_of
 from deviceplugin._kubelet.sockets import SocketAlias, SocketNews
 from deviceplugin._platform.file_identity import file_identity
@@ -19,7 +20,7 @@ from deviceplugin._platform.unix_sockets import answers, is_ours
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from patience import eventually
-from scripted_plugin import ScriptedPlugin
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 KUBELET = "kubelet.sock"
 
@@ -219,3 +220,17 @@ input()
         assert [True, False] == [is_ours(ours), is_ours(theirs)]
         other.communicate(b"\n")
     assert [False, False] == [is_ours(ours), is_ours(tmp_path / "none.sock")]
+
+
+def test_another_process_of_a_resource_is_known_by_its_socket(kubelet: Kubelet) -> None:
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        endpoints = node.host._endpoints
+        assert set() == endpoints.shared()
+        with kubelet.running(ScriptedPlugin("a")):
+            eventually(lambda: endpoints.shared() == {RESOURCE}, "the other one")
+        eventually(lambda: endpoints.shared() == set(), "its end")
+
+
+def test_a_socket_that_is_gone_is_older_than_any_other(tmp_path: Path) -> None:
+    assert sockets._time_of(tmp_path / "gone.sock") == 0.0

@@ -266,6 +266,16 @@ def test_only_one_process_at_a_time_changes_claims(tmp_path: Path) -> None:
     with ours.hold(lambda: 1.0):
         pass
     assert ["refreshed", "left"] == seen[6:]
+    with ExitStack() as busy:
+        busy.enter_context(ours.hold(lambda: 1.0))
+
+        def left() -> float:
+            busy.close()
+            return 1.0
+
+        late = Turn(tmp_path / "lock", news=lambda: False, refresh=lambda: None, leave=lambda: None)
+        with late.hold(left):
+            assert not ours.is_ours(), "it waited for its turn"
 
 
 def test_a_driver_leaves_its_sockets_and_the_slices_to_an_older_release(

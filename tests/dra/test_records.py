@@ -204,3 +204,10 @@ def test_on_a_full_disk_the_record_stays_as_it_was(records: Records) -> None:
 def test_only_what_can_be_the_name_of_a_file_is_a_uid(uid: str) -> None:
     assert not is_uid(uid)
     assert is_uid("5f0c7b7e-22a4-4f6f-a14f-5c1f6f0e8d11")
+
+
+def test_a_directory_that_cannot_be_looked_at_may_have_news(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    records = Records(tmp_path / "file" / "claims")
+    records.seen()
+    assert records.has_news()

@@ -348,3 +348,17 @@ def test_in_1_37_the_plugin_watcher_disconnects_the_plugin_whose_socket_is_gone(
     watched.wait(lambda: watched.streams == 0)
     assert {R} == kubelet.registered
     assert {"b"} == kubelet.healthy(R)  # nobody has listed since
+
+
+@releases("1.37")
+def test_in_1_37_the_plugin_watcher_disconnects_nobody_for_a_plugin_that_is_gone(
+    kubelet: Kubelet,
+) -> None:
+    watched = kubelet.watched(devices=["b"])
+    kubelet.after_a_list(R, kubelet.watch)
+    kubelet.hang_up(R)
+    watched.wait(lambda: watched.streams == 0)
+    kubelet.after_a_list(R, lambda: kubelet.plugin(devices=["a"]))
+    watched.socket.unlink()
+    kubelet.watch()
+    assert {"a"} == kubelet.healthy(R)

@@ -72,6 +72,7 @@ EVENT_CASES: Final[Mapping[str, Case]] = {
         _evict(kind="Eviction", metadata={"name": "q", "namespace": "default"}),
     ],
     "an eviction": [_A_POD, _evict(**_NAMED), Step("GET", f"{PODS}/p")],
+    "an eviction that is read": [_A_POD, Step("GET", f"{PODS}/p/eviction")],
     "a dry eviction": [
         _A_POD,
         _evict(**_NAMED, deleteOptions={"dryRun": ["All"]}),
