@@ -14,6 +14,7 @@ from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.reload import reload
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._config.settings import Settings
+from deviceplugin._dra.serving.instances import LEADER, FileLock
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.apiserver import NotFoundError
@@ -92,6 +93,20 @@ def test_after_a_restart_the_device_plugin_offers_what_no_claim_holds(dra_node: 
     dra_node.stop()
     dra_node.start(node_name="", api_server="")  # nothing of DRA is left
     dra_node.wait_for(plugin=ALL, dra=set())
+
+
+def test_a_process_beside_one_that_leads_publishes_nothing_and_says_so(dra_node: DualNode) -> None:
+    dra_node.stop()
+    leader = FileLock(dra_node.settings().driver_dir / "gopher.example.com" / LEADER)
+    assert leader.take()
+    dra_node.start()
+    assert dra_node.host
+    said = dra_node.host._status.remarks
+    remark = ["DRA: another process of this driver publishes the slices"]
+    eventually(lambda: said() == remark, "its remark")
+    leader.release()
+    eventually(lambda: said() == [], "its turn")
+    dra_node.wait_for(plugin=set(), dra=ALL)
 
 
 def test_what_dra_has_left_cannot_be_ended_without_the_name_of_the_node(dra_node: DualNode) -> None:
