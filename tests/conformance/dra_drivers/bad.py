@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -263,19 +265,13 @@ class DiesOfAMissingClaim(Good):
 
 
 class GivesWay(Good):
-    """Ends as soon as another instance runs, each with a socket of its own."""
+    """Is ended by the next instance, each of which has a socket of its own."""
 
     def begin(self) -> None:
-        self.is_first = not self.sockets()
+        for other in self.socket.parent.glob("[0-9]*.sock"):
+            with suppress(ProcessLookupError):
+                os.kill(int(other.stem), signal.SIGKILL)
         self.socket = self.socket.with_name(f"{os.getpid()}.sock")
-
-    def sockets(self) -> int:
-        return len([*self.socket.parent.glob("[0-9]*.sock")])
-
-    def work(self) -> None:
-        super().work()
-        if self.is_first and self.sockets() > 1:
-            self.waiter.end()
 
 
 class StopsWithoutSlices(Good):
