@@ -119,6 +119,22 @@ def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) ->
     assert node.prepare(claim)
 
 
+def test_a_node_that_is_gone_is_not_given_and_holds_nothing(
+    node: DriverNode, tmp_path: Path
+) -> None:
+    path = tmp_path / "gary-node"
+    path.mkdir()
+    gary = replace(gopher("gary"), nodes=[dp.DeviceNode(str(path))])
+    node.resource.publish([gary])
+    node.ownership.hardware.identify("P", {RESOURCE: {"gary": gary}})
+    path.rmdir()
+    claim = node.allocate("one", result("gary"))
+    assert f"device node {path} of gary is gone" == node.refusal(claim)
+    assert ([], {}) == (node.recorded(), node.ownership.claims())
+    path.mkdir()
+    assert node.prepare(claim)
+
+
 # Once more.
 
 

@@ -86,11 +86,17 @@ def unanswered(found: Sequence[Located]) -> Sequence[RecordedDevice]:
 
 
 class Asking:
-    """Asks plugins. ``kind`` is that of the CDI devices. Thread-safe."""
+    """Asks plugins. ``kind`` is that of the CDI devices. Thread-safe.
 
-    def __init__(self, kind: str, calls: PluginCalls) -> None:
+    ``check`` raises AllocationError if a node of devices with an allocation is gone.
+    """
+
+    def __init__(
+        self, kind: str, calls: PluginCalls, check: Callable[[Sequence[Device], Allocation], None]
+    ) -> None:
         self._kind = kind
         self._calls = calls
+        self._check = check
         self._problems = Problems(log)
 
     def ask(
@@ -147,6 +153,7 @@ class Asking:
             self._calls.pre_start(resource, devices, limit(left()))
         value = None if given is None else given.value
         allocation = self._calls.allocate(resource, devices, value, limit(left()))
+        self._check(devices, allocation)
         if allocation.annotations:
             self._problems.say(
                 resource.name,
