@@ -73,7 +73,9 @@ def test_devices_of_a_request_are_allocated_together_as_for_one_container(
     ]
 
 
-def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(node: DriverNode) -> None:
+def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(
+    node: DriverNode, caplog: pytest.LogCaptureFixture
+) -> None:
     other = Resource("example.com/marmot", Gophers())
     other.publish([gopher("mary")])
     node.resources[other.name] = other
@@ -89,6 +91,11 @@ def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(node: D
         ("mary", [cdi_name(claim, "second.1")]),
         ("gerd", [cdi_name(claim, "second")]),
     ] == [(one.id, [*one.cdi_names]) for one in given]
+    (warned,) = (one for one in caplog.records if one.levelname == "WARNING")
+    assert "requests set different values of a variable" == warned.message
+    assert {"resource": f"{RESOURCE}, {other.name}", "variables": "GOPHER"}.items() <= vars(
+        warned
+    ).items()
 
 
 class Bare(Gophers):

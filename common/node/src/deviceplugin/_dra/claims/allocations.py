@@ -1,7 +1,7 @@
 """What a claim gets: the plugins' allocations for its requests, as CDI devices."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from deviceplugin._dra.claims.devices import Located
@@ -116,6 +116,7 @@ class Asking:
         runtime would take the result.
         """
         edits: dict[str, cdi.Edits] = {}
+        values: dict[str, set[str]] = {}
         names: dict[int, Sequence[str]] = {}
         for suffix, group in _groups(found):
             try:
@@ -130,15 +131,28 @@ class Asking:
             own = cdi.Edits(allocation.envs, allocation.nodes, [*allocation.mounts, *more])
             if own:
                 edits[name] = own
+            for variable, value in allocation.envs.items():
+                values.setdefault(variable, set()).add(value)
             # One device of the group has the names: the kubelet hides others with the same names.
             given = [f"{self._kind}={name}"] if own else []
             names[id(group[0])] = (*given, *allocation.cdi_names)
+        self._warn_of_overwritten(found, values)
         try:
             document = document_of(self._kind, edits)
         except ValueError as error:
             text = str(error).replace("\n", "; ")
             raise AllocationError(f"no runtime would accept its CDI file: {text}") from error
         return [_recorded(one, names.get(id(one), _NOTHING)) for one in found], document
+
+    def _warn_of_overwritten(
+        self, found: Sequence[Located], values: Mapping[str, Collection[str]]
+    ) -> None:
+        """Log the variables with several values: a container of all requests gets one of these."""
+        if several := sorted(name for name, each in values.items() if len(each) > 1):
+            resources = ", ".join(sorted({one.resource.name for one in found}))
+            fields = {"resource": resources, "variables": ", ".join(several)}
+            event = "requests set different values of a variable"
+            self._problems.say(event, event, **fields)
 
     def _allocate(
         self,
