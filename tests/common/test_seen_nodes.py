@@ -101,33 +101,27 @@ def test_a_node_that_pre_start_makes_is_looked_at_after_that(
         assert GONE.format("pre-start", path) == refusal(running.pre_start, "a")
 
 
-class Omitting(ScriptedPlugin):
-    @override
-    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
-        return dp.Allocation(envs={"A": "yes"})
+@pytest.fixture
+def hardware(tmp_path: Path) -> HeldHardware:
+    """The node of ``a`` has been seen."""
+    found = HeldHardware()
+    (tmp_path / "a").mkdir()
+    found.identify("P", {RESOURCE: {"a": a(tmp_path / "a")}})
+    return found
 
 
-def test_a_node_that_the_container_does_not_get_may_be_gone(
-    kubelet: Kubelet, tmp_path: Path
+def test_a_refusal_discovers_again_at_once_and_a_node_left_out_may_be_gone(
+    hardware: HeldHardware, tmp_path: Path
 ) -> None:
-    (tmp_path / "a").mkdir()
-    with kubelet.running(Omitting(a(tmp_path / "a"))) as running:
-        running.wait_for(RESOURCE, {"a"})
-        (tmp_path / "a").rmdir()
-        assert "" == refusal(running.allocate, "a")
-
-
-def test_a_refusal_discovers_again_at_once(tmp_path: Path) -> None:
-    hardware, calls = HeldHardware(), list[str]()
+    calls = list[str]()
     hardware.changes.add(lambda: calls.append("discover"))
-    (tmp_path / "a").mkdir()
-    hardware.identify("P", {RESOURCE: {"a": a(tmp_path / "a")}})
     hardware.check_nodes([a(tmp_path / "a")] * 2)
-    assert [] == calls
     (tmp_path / "a").rmdir()
+    hardware.check_nodes([a(tmp_path / "a")], dp.Allocation())
+    assert [] == calls
     with pytest.raises(dp.AllocationError) as caught:
         hardware.check_nodes([a(tmp_path / "a")])
-    assert ((("a",), ["discover"])) == (caught.value.device_ids, calls)
+    assert (("a",), ["discover"]) == (caught.value.device_ids, calls)
 
 
 def test_what_is_not_in_memory_is_never_looked_at(root: Path) -> None:
@@ -140,12 +134,8 @@ def test_what_is_not_in_memory_is_never_looked_at(root: Path) -> None:
 
 
 def test_what_cannot_be_looked_at_is_not_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hardware: HeldHardware, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hardware = HeldHardware()
-    (tmp_path / "a").mkdir()
-    hardware.identify("P", {RESOURCE: {"a": a(tmp_path / "a")}})
-
     def refuse(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 

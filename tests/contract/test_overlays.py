@@ -190,7 +190,6 @@ OF_PLATFORMS: dict[str, Callable[[list[Manifest]], bool]] = {
         "container_t" == pod_of(m)["securityContext"]["seLinuxOptions"]["type"]
     ),
     "openshift": has_own_scc,
-    "crio": lambda m: container_of(m)["image"].startswith("localhost/gopher-device-plugin:"),
 }
 
 

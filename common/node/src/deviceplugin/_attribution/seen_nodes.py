@@ -19,13 +19,12 @@ class SeenNodes:
     """
 
     def __init__(self) -> None:
-        self._seen: Mapping[str, Mapping[str, str]] = {}
-        """The paths by plugin, each with where it led. It is replaced and never modified."""
+        self._seen: dict[str, Mapping[str, str]] = {}
+        """The paths by plugin, each with where it led."""
 
     def discovered(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
-        before = self._seen.get(plugin, {})
-        self._seen = {**self._seen, plugin: dict(_seen(groups, before))}
+        self._seen[plugin] = dict(_seen(groups, self._seen.get(plugin, {})))
 
     def check(self, devices: Collection[Device], given: Allocation | None = None) -> None:
         """Raise AllocationError if a node that a discovery saw of ``devices`` is gone.
@@ -34,13 +33,14 @@ class SeenNodes:
         for each, after all hooks, which may make nodes.
         """
         wanted = None if given is None else {node.host_path for node in given.nodes}
+        plugins = list(self._seen.values())  # at once: others may be added meanwhile
         checked = set[str]()  # shares have the same nodes
         for device in devices:
             for path in (node.host_path for node in device.nodes):
                 if path in checked or not (wanted is None or path in wanted):
                     continue
                 checked.add(path)
-                if any(path in seen and _is_gone(path, seen[path]) for seen in self._seen.values()):
+                if any(path in seen and _is_gone(path, seen[path]) for seen in plugins):
                     problem = f"device node {path} of {device.id} is gone"
                     raise AllocationError(problem, device_ids=[device.id])
 

@@ -150,9 +150,12 @@ class Asking:
         """Log the variables with several values: a container of all requests gets one of these."""
         if several := sorted(name for name, each in values.items() if len(each) > 1):
             resources = ", ".join(sorted({one.resource.name for one in found}))
-            fields = {"resource": resources, "variables": ", ".join(several)}
-            event = "requests set different values of a variable"
-            self._problems.say(event, event, **fields)
+            self._problems.say(
+                "variables",
+                "requests set different values of a variable",
+                resource=resources,
+                variables=", ".join(several),
+            )
 
     def _allocate(
         self,
