@@ -17,6 +17,8 @@ class Kind:
     """Imports an archive: with FILE it runs here, once, else on each node, with it as its input."""
     component: str = ""
     """What the deployment needs there, a folder of deployments/components."""
+    prefix: str = ""
+    """What names of images begin with there."""
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -38,6 +40,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "k0s": Kind(
         r"kubelet .+\+k0s.*", "sudo k0s ctr --namespace k8s.io images import -", "kubelet-root"
     ),
+    # It looks for a name without a registry only where its registries.conf says.
+    "CRI-O": Kind("runtime cri-o://.+", "sudo podman load", prefix="localhost/"),
     "containerd": Kind("runtime containerd://.+", "sudo ctr --namespace k8s.io images import -"),
 }
 """The first whose sign a node shows."""

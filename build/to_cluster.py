@@ -140,14 +140,14 @@ def bring(
         run(own, dry=options.dry_run, file=files[node.architecture])
 
 
-def kustomization(folder: Path, made: images.Image, kind: Kind | None, registry: str) -> Path:
+def kustomization(folder: Path, made: images.Image, kind: Kind | None, prefix: str) -> Path:
     """Return the folder to apply: FOLDER, or one that adds what the cluster needs."""
     added: dict[str, Any] = {}
     target = TARGET / made.name
     if kind is not None and kind.component:
         added["components"] = [os.path.relpath(COMPONENTS / kind.component, target)]
-    if registry:
-        added["images"] = [{"name": made.title, "newName": f"{registry}/{made.title}"}]
+    if prefix:
+        added["images"] = [{"name": made.title, "newName": f"{prefix}{made.title}"}]
     if not added:
         return folder
     target.mkdir(parents=True, exist_ok=True)
@@ -252,10 +252,11 @@ def main(argv: Sequence[str]) -> int:
         kind = None if options.registry else nodes[0].kind()
         if kind is not None:
             check_programs(kind, nodes)
+            options.prefix = kind.prefix
         files = build(made, nodes, options)
         if kind is not None:
             bring(files, nodes, kind, options)
-        folder = kustomization(options.folder, made, kind, options.registry)
+        folder = kustomization(options.folder, made, kind, options.prefix)
         deploy(folder, made.title, dry=options.dry_run)
         if not options.dry_run:
             show(before)

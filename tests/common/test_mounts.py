@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._platform.callbacks import Listeners
-from deviceplugin._platform.mounts import fixed, mount_of, mounts
+from deviceplugin._platform.mounts import fixed, in_memory, mount_of, mounts
 from deviceplugin._platform.pollable_event import PollableEvent
 
 LINES = """\
@@ -42,6 +42,14 @@ def test_lines_of_another_format_are_skipped_and_a_deleted_directory_is_known() 
         deleted.kind,
         deleted.is_deleted,
     )
+
+
+def test_file_systems_in_memory_are_known_by_their_numbers(tmp_path: Path) -> None:
+    kinds = {"0:6": "devtmpfs", "0:7": "nfs", "8:1": "ext4", "0:30": "tmpfs", "odd": "ramfs"}
+    lines = [f"1 1 {number} / / rw - {kind} x rw\n" for number, kind in kinds.items()]
+    (tmp_path / "mountinfo").write_text("".join(lines))
+    assert {6, 30} == in_memory(tmp_path / "mountinfo")
+    assert frozenset() == in_memory(tmp_path / "absent")
 
 
 # An event that can be waited for together with file descriptors.

@@ -11,6 +11,7 @@ import pytest
 
 from containers.answering_runtime import HANGS, config, containerd, crio, of_containerd
 from deviceplugin.checks import Node, RuntimeConfig, Verdict, runtime_config
+from deviceplugin.tools.doctor.checks import _machine
 
 MAIN = "etc/containerd/config.toml"
 K3S = "var/lib/rancher/k3s/agent/etc/containerd"
@@ -408,3 +409,50 @@ def test_where_the_kubelet_uses_docker_nobody_is_asked(node: Node) -> None:
     assert ("nvidia", {"nvidia": "/usr/bin/nvidia"}) == (found.default, found.programs)
     node.at("etc/docker/daemon.json").unlink()
     assert "" == runtime_config(node).default
+
+
+SEARCH = 'unqualified-search-registries = ["docker.io"]\n'
+REGISTRIES = "etc/containers/registries.conf"
+IS_CRIO = {"etc/crio/crio.conf.d/a": CRIO}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ["ok: is not CRI-O"]),
+        ({MAIN: NVIDIA, **IS_CRIO}, ["ok: is not CRI-O"]),
+        (IS_CRIO, ["warning: /etc/containers/registries.conf does not have any", "ok: starts"]),
+        ({**IS_CRIO, REGISTRIES: SEARCH}, ["ok: looks for images without", "ok: starts"]),
+        (
+            {**IS_CRIO, f"{REGISTRIES}.d/1.conf": SEARCH, f"{REGISTRIES}.d/2.conf": "x = 1"},
+            ["ok: looks for images without a registry in docker.io", "ok: starts"],
+        ),
+        (
+            {**IS_CRIO, REGISTRIES: SEARCH.replace("[", '["quay.io", ')},
+            ["warning: /etc/containers/registries.conf names 2 unqualified", "ok: starts"],
+        ),
+        (
+            {**IS_CRIO, REGISTRIES: SEARCH, f"{REGISTRIES}.d/1.conf": "x = ["},
+            ["warning: ", "ok: looks for", "ok: starts"],
+        ),
+        (
+            {"etc/crio/crio.conf": "", "var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: "
+             "unix:///run/crio/crio.sock", MAIN: NVIDIA, REGISTRIES: SEARCH},
+            ["ok: looks for", "ok: starts"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_crio_does_with_a_short_name_is_said(
+    node: Node, files: Mapping[str, str], expected: list[str]
+) -> None:
+    write(node, files)
+    found = [f"{one.verdict}: {one.found}" for one in _machine.runtime(node)]
+    assert len(expected) == len(found), found
+    assert all(map(str.startswith, found, expected)), found
+
+
+def test_a_crio_that_answers_is_known(node: Node) -> None:
+    write(node, {MAIN: NVIDIA})
+    node.at("run/crio").mkdir(parents=True)
+    with crio(node.at("run/crio/crio.sock"), HTTP + CRIO.encode()):
+        assert () == runtime_config(node).search

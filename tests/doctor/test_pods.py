@@ -103,6 +103,11 @@ def waiting(message: str, reason: str = "CreateContainerError") -> Json:
     return pod("Pending", "node-1", containerStatuses=[{"name": "main", "state": state}])
 
 
+def creating(_message: str) -> Json:
+    found = pod("Pending", "node-1")
+    return found | {"spec": {**found["spec"], "hostUsers": False}}
+
+
 def restarted(message: str) -> Json:
     ended = {"terminated": {"reason": "StartError", "message": message}}
     return pod("Running", "node-1", containerStatuses=[{"name": "main", "lastState": ended}])
@@ -155,6 +160,9 @@ SCENES: list[tuple[Callable[[str], Json], str, str]] = [
     (disrupted, "DeletionByDeviceTaintManager", "got a taint"),
     (waiting, "unresolvable CDI devices a=b", "does not find the CDI"),
     (waiting, "error gathering device information while adding custom device", "any more"),
+    (waiting, "error creating device nodes: mount src=/dev/x, no such file", "user namespace"),
+    (waiting, 'short-name "gopher:1" did not resolve to an alias', "complete names of images"),
+    (creating, "ContainerCreating with hostUsers: false", "user namespace"),
     (restarted, "nvidia-container-cli: initialization error: nvml error", "is not set up"),
     (waiting, "device plugin PreStartContainer rpc failed with err: x", "preparation of the"),
     (unprepared, "DRA driver gpu.example.com is not registered", "does not run on this node"),

@@ -73,7 +73,9 @@ def test_devices_of_a_request_are_allocated_together_as_for_one_container(
     ]
 
 
-def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(node: DriverNode) -> None:
+def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(
+    node: DriverNode, caplog: pytest.LogCaptureFixture
+) -> None:
     other = Resource("example.com/marmot", Gophers())
     other.publish([gopher("mary")])
     node.resources[other.name] = other
@@ -89,6 +91,11 @@ def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(node: D
         ("mary", [cdi_name(claim, "second.1")]),
         ("gerd", [cdi_name(claim, "second")]),
     ] == [(one.id, [*one.cdi_names]) for one in given]
+    (warned,) = (one for one in caplog.records if one.levelname == "WARNING")
+    assert "requests set different values of a variable" == warned.message
+    assert {"resource": f"{RESOURCE}, {other.name}", "variables": "GOPHER"}.items() <= vars(
+        warned
+    ).items()
 
 
 class Bare(Gophers):
@@ -116,6 +123,22 @@ def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) ->
     assert node.unusable == node.refusal(claim)
     assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
     node.unusable = ""
+    assert node.prepare(claim)
+
+
+def test_a_node_that_is_gone_is_not_given_and_holds_nothing(
+    node: DriverNode, tmp_path: Path
+) -> None:
+    path = tmp_path / "gary-node"
+    path.mkdir()
+    gary = replace(gopher("gary"), nodes=[dp.DeviceNode(str(path))])
+    node.resource.publish([gary])
+    node.ownership.hardware.identify("P", {RESOURCE: {"gary": gary}})
+    path.rmdir()
+    claim = node.allocate("one", result("gary"))
+    assert f"device node {path} of gary is gone" == node.refusal(claim)
+    assert ([], {}) == (node.recorded(), node.ownership.claims())
+    path.mkdir()
     assert node.prepare(claim)
 
 

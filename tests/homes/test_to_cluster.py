@@ -113,6 +113,7 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str]] = {
         {"kubelet": "v1.34.1+k0s"},
         REMOTE.format("k0s ctr --namespace k8s.io images import -"),
     ),
+    "CRI-O": ({"runtime": "cri-o://1.36.3"}, REMOTE.format("podman load")),
     "containerd": ({}, REMOTE.format("ctr --namespace k8s.io images import -")),
 }
 
@@ -126,10 +127,15 @@ def test_an_image_comes_to_each_kind_of_cluster_by_its_own_command(kind: str, ru
     assert said.startswith(f"the cluster is {kind}: {facts.get('name', 'n1')} has ")
     applied = re.findall(r"^\+ kubectl apply --kustomize=(.+)$", said, re.MULTILINE)
     component = KINDS[kind].component
-    if not component:
+    if not (component or KINDS[kind].prefix):
         assert ["deployments/gopher"] == applied
         return
     made = json.loads(Path(applied[0], "kustomization.yaml").read_text())
+    if prefix := KINDS[kind].prefix:
+        name = "gopher-device-plugin"
+        assert f"+ build {prefix}{name} for " in said
+        assert [{"name": name, "newName": f"{prefix}{name}"}] == made["images"]
+        return
     names = [Path(applied[0], one).resolve() for one in made["resources"] + made["components"]]
     assert [ROOT / "deployments/gopher", ROOT / "deployments/components" / component] == names
 
@@ -173,8 +179,8 @@ def test_a_registry_gets_the_image_and_the_deployment_names_it(run: Run, tmp_pat
 SAVES = "[ $1 != save ] || : > $3"
 BOTH = [node(), node("n2", arch=OTHER)]
 FAILURES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
-    "node n1: runtime cri-o://1.36.1: no import is known: use --registry": (
-        [node(runtime="cri-o://1.36.1")],
+    "node n1: runtime docker://28.4: no import is known: use --registry": (
+        [node(runtime="docker://28.4")],
         "gopher",
         "",
     ),

@@ -9,10 +9,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.seen_nodes import SeenNodes
 from deviceplugin._attribution.stale import DevicesByResource, Given, GivenNodes, Stale
 from deviceplugin._platform.callbacks import Listeners
+from deviceplugin.errors import AllocationError
 from deviceplugin.kit import pieces
-from deviceplugin.model import Device
+from deviceplugin.model import Allocation, Device
 
 Rivals = Mapping[Key, tuple[Key, ...]]
 """Devices, each with the held devices that are the same hardware."""
@@ -64,6 +66,7 @@ class HeldHardware:
         self.rivals: Rivals = _NO_RIVALS
         """The present devices that must not be given out. It is replaced and never modified."""
         self._nodes = GivenNodes(self._is_of_another)
+        self._seen = SeenNodes()
         self.changes = Listeners()
         """Those that want to know of other ``rivals``, or other ``stale`` holders. ``identify``
         and ``renew`` call them; after others the caller must, without its locks."""
@@ -71,6 +74,7 @@ class HeldHardware:
     def identify(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
         found = list(_identified(groups))
+        self._seen.discovered(plugin, groups)
         with self._lock:
             changed = False
             if self._found.get(plugin, []) != found:
@@ -97,6 +101,14 @@ class HeldHardware:
             for key in keys:
                 self._recorded.pop(key, None)
             return self._nodes.give(keys)
+
+    def check_nodes(self, devices: Collection[Device], given: Allocation | None = None) -> None:
+        """As `SeenNodes.check`; after an error, devices are discovered again at once."""
+        try:
+            self._seen.check(devices, given)
+        except AllocationError:
+            self.changes.call()
+            raise
 
     def renew(self, keys: Collection[Key]) -> None:
         """As ``give``, and it calls ``changes``."""

@@ -79,7 +79,7 @@ class HoldingsTracker:
         self._recorded = CheckpointHolds(checkpoint)
         self._forgotten = Forgotten(service.socket, self._recorded.is_recorded)
         self.held, self.avoided = self._forgotten.held, self._forgotten.of
-        self.watched = self._forgotten.watched
+        self.watched, self.check_nodes = self._forgotten.watched, ownership.hardware.check_nodes
         self._interval, self._refusals = PollInterval(timing, ownership), Refusals()
         ledger = ReleaseLedger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)

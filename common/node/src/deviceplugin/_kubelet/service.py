@@ -147,6 +147,7 @@ class Servicer:
                 devices = self._find(request.devices_ids)
                 limit = PRE_START_TIMEOUT - 1
                 await call_hook(self._hooks, "pre_start", plugin.pre_start, devices, limit=limit)
+                self._admission.check_nodes(devices)
             except DevicePluginError as error:
                 await self._refuse("pre-start", error, context)
         return pb.PreStartContainerResponse()
@@ -197,10 +198,12 @@ class Servicer:
         start_now = capabilities.pre_start and not self.options.pre_start
 
         def answer() -> pb.ContainerAllocateResponse:
-            response = encode_allocation(allocation_of(plugin, devices))
+            allocation = allocation_of(plugin, devices)
             if start_now:
                 plugin.pre_start(devices)
-            return response
+            if start_now or not capabilities.pre_start:  # that may make nodes
+                self._admission.check_nodes(devices, allocation)
+            return encode_allocation(allocation)
 
         loop, may_wait = asyncio.get_running_loop(), self._admission.may_wait(self._resource)
         defer = loop.call_soon_threadsafe if may_wait else loop.call_soon

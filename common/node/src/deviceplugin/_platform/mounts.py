@@ -10,6 +10,8 @@ MOUNTINFO: Final = Path("/proc/self/mountinfo")
 _VERSION: Final = re.compile(r"/\.\.\d{4}(_\d\d){5}\.\d+(/|$)")
 """The directory of one version of a ConfigMap or a Secret. The kubelet makes a new one each time.
 """
+_IN_MEMORY: Final = frozenset({"devtmpfs", "ramfs", "tmpfs"})
+_NUMBER: Final = re.compile("([0-9]{1,9}):([0-9]{1,9})")
 _DELETED: Final = "//deleted"
 """What the kernel appends to the root of a mount that has been deleted."""
 
@@ -29,6 +31,8 @@ class Mount(NamedTuple):
     """The type of its file system."""
     is_follower: bool
     """Whether it gets what is mounted in it elsewhere, as with HostToContainer."""
+    device: str
+    """The number of its file system, such as ``0:6``."""
 
     @property
     def is_deleted(self) -> bool:
@@ -50,7 +54,8 @@ def mounts(mountinfo: str) -> Iterator[Mount]:
             root, point = _plain(fields[3]), Path(_plain(fields[4]))
             follows = any(one.startswith("master:") for one in fields[6:])
             parent = int(fields[1])
-            yield Mount(int(fields[0]), parent, root, point, frozenset(options), rest[0], follows)
+            of = frozenset(options), rest[0], follows, fields[2]
+            yield Mount(int(fields[0]), parent, root, point, *of)
 
 
 def mount_of(path: Path, found: Iterable[Mount]) -> Mount | None:
@@ -58,6 +63,16 @@ def mount_of(path: Path, found: Iterable[Mount]) -> Mount | None:
     # If several are at one place, the last is on top.
     on = [one for one in found if one.serves(path)]
     return max(reversed(on), key=lambda one: len(one.point.parts), default=None)
+
+
+def in_memory(mountinfo: Path = MOUNTINFO) -> frozenset[int]:
+    """Return ``st_dev`` of the file systems in memory, such as /dev, which never hang."""
+    try:
+        found = list(mounts(mountinfo.read_text(errors="surrogateescape")))
+    except OSError:
+        return frozenset()
+    numbers = [_NUMBER.fullmatch(one.device) for one in found if one.kind in _IN_MEMORY]
+    return frozenset(os.makedev(int(one[1]), int(one[2])) for one in numbers if one)
 
 
 def fixed(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> Iterator[str]:

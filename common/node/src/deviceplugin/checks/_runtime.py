@@ -72,6 +72,8 @@ class RuntimeConfig(Section):
     """Sockets on which nobody answered, with the reason."""
     unread: tuple[Path, ...] = ()
     """Files beside those that are read, which nothing imports."""
+    search: tuple[str, ...] | None = None
+    """Where CRI-O looks for images whose names have no registry; None if it is not CRI-O."""
     differences: tuple[str, ...] = ()
     """What the files say otherwise than the runtime: they were edited after it had started."""
 
@@ -135,16 +137,25 @@ def runtime_config(node: Node) -> RuntimeConfig:
         is_2 = answer.is_2 if answer else None
         section = section.over(reader.containerd(main, is_2=is_2))
     own = answer.section if answer else section
+    is_crio = path == _CRIO_SOCKET or (not answer and (first == _CRIO_SOCKET or _is_crio(reader)))
+    registries = Reader(node.root)
+    search = registries.search() if is_crio else None
     is_read = reader.files and not reader.faults
     return RuntimeConfig(
         **{one.name: getattr(own, one.name) for one in fields(own)},
         files=tuple(reader.files),
         asked=f"{answer.name} at {path}" if answer else "",
-        faults=tuple(reader.faults),
+        faults=(*reader.faults, *registries.faults),
         silent=tuple(silent),
         unread=tuple(_unread(reader, mains)),
+        search=search,
         differences=tuple(_differences(section, own)) if is_read else (),
     )
+
+
+def _is_crio(reader: Reader) -> bool:
+    """Return whether all files that were read are CRI-O's."""
+    return bool(reader.files) and all("/etc/crio/" in str(path) for path in reader.files)
 
 
 def _started(node: Node) -> Iterator[_Place]:

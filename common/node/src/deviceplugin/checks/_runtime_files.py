@@ -24,6 +24,7 @@ _OF_2: Final = 3
 """The first version of a configuration that only containerd 2 has."""
 _WITHOUT_OLD: Final = 4
 """The first version in which the section of containerd 1 has no effect."""
+_REGISTRIES: Final = "/etc/containers/registries.conf"
 GIVES_DEVICES: Final = "device_ownership_from_security_context"
 """The key of containerd and CRI-O by which a container's user owns its device nodes."""
 
@@ -107,6 +108,15 @@ class Reader:
             runtimes = {**table(found, "runtimes"), **table(own, "runtimes")}
             found = {**found, **own, "runtimes": runtimes}
         return of_crio(found) if paths else Section()
+
+    def search(self) -> tuple[str, ...]:
+        """Return where CRI-O and podman look for an image whose name has no registry."""
+        found: tuple[str, ...] = ()
+        for path in (_REGISTRIES, *self.matches(f"{_REGISTRIES}.d/*.conf")):
+            document = table(self._document(path) if self.exists(path) else None)
+            if "unqualified-search-registries" in document:
+                found = strings(document, "unqualified-search-registries")
+        return found
 
     def docker(self, path: str) -> Section:
         """Return what Docker's file says."""

@@ -1,7 +1,7 @@
 """What a claim gets: the plugins' allocations for its requests, as CDI devices."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from deviceplugin._dra.claims.devices import Located
@@ -86,11 +86,17 @@ def unanswered(found: Sequence[Located]) -> Sequence[RecordedDevice]:
 
 
 class Asking:
-    """Asks plugins. ``kind`` is that of the CDI devices. Thread-safe."""
+    """Asks plugins. ``kind`` is that of the CDI devices. Thread-safe.
 
-    def __init__(self, kind: str, calls: PluginCalls) -> None:
+    ``check`` raises AllocationError if a node of devices with an allocation is gone.
+    """
+
+    def __init__(
+        self, kind: str, calls: PluginCalls, check: Callable[[Sequence[Device], Allocation], None]
+    ) -> None:
         self._kind = kind
         self._calls = calls
+        self._check = check
         self._problems = Problems(log)
 
     def ask(
@@ -110,6 +116,7 @@ class Asking:
         runtime would take the result.
         """
         edits: dict[str, cdi.Edits] = {}
+        values: dict[str, set[str]] = {}
         names: dict[int, Sequence[str]] = {}
         for suffix, group in _groups(found):
             try:
@@ -124,15 +131,31 @@ class Asking:
             own = cdi.Edits(allocation.envs, allocation.nodes, [*allocation.mounts, *more])
             if own:
                 edits[name] = own
+            for variable, value in allocation.envs.items():
+                values.setdefault(variable, set()).add(value)
             # One device of the group has the names: the kubelet hides others with the same names.
             given = [f"{self._kind}={name}"] if own else []
             names[id(group[0])] = (*given, *allocation.cdi_names)
+        self._warn_of_overwritten(found, values)
         try:
             document = document_of(self._kind, edits)
         except ValueError as error:
             text = str(error).replace("\n", "; ")
             raise AllocationError(f"no runtime would accept its CDI file: {text}") from error
         return [_recorded(one, names.get(id(one), _NOTHING)) for one in found], document
+
+    def _warn_of_overwritten(
+        self, found: Sequence[Located], values: Mapping[str, Collection[str]]
+    ) -> None:
+        """Log the variables with several values: a container of all requests gets one of these."""
+        if several := sorted(name for name, each in values.items() if len(each) > 1):
+            resources = ", ".join(sorted({one.resource.name for one in found}))
+            self._problems.say(
+                "variables",
+                "requests set different values of a variable",
+                resource=resources,
+                variables=", ".join(several),
+            )
 
     def _allocate(
         self,
@@ -147,6 +170,7 @@ class Asking:
             self._calls.pre_start(resource, devices, limit(left()))
         value = None if given is None else given.value
         allocation = self._calls.allocate(resource, devices, value, limit(left()))
+        self._check(devices, allocation)
         if allocation.annotations:
             self._problems.say(
                 resource.name,

@@ -88,7 +88,8 @@ class Preparing:
         self._described = DescribedClaims(self.driver, self.describe)
         self._claims = PatientReader(self.claims, self.clock)
         self._calls = PluginCalls()
-        self._asking = Asking(kind_of(self.driver), self._calls)
+        check_nodes = self.ownership.hardware.check_nodes
+        self._asking = Asking(kind_of(self.driver), self._calls, check_nodes)
         self._parameters = ParameterReader(self.driver)
         self._locks = ClaimLocks()
 

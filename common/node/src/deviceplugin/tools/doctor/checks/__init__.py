@@ -49,6 +49,7 @@ KUBELET: Final = (
 )
 MACHINE: Final = (
     Check("cdi", "specifications of CDI devices, and duplicate names", _cdi.specifications),
+    Check("container-runtime", "what CRI-O does with short names of images", _machine.runtime),
     Check("inotify", "how many inotify instances and watches are left", _machine.inotify),
     Check("open-files", "how many files can still be opened", _machine.open_files),
     Check("disk", "space for the kubelet's checkpoint and sockets", _machine.disk),

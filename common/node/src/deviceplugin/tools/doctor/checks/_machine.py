@@ -1,4 +1,4 @@
-"""The machine: versions, inotify, open files, the disk, the clock and SELinux."""
+"""The machine: versions, inotify, open files, the disk, the clock, SELinux, the runtime."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._platform.checkpoint import FILE_NAME
-from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.checks import Finding, Node, failure, ok, runtime_config, unknown, warning
 
 _PACKAGES: Final = ("deviceplugin", "grpcio", "protobuf", "prometheus-client", "inotify-simple")
 _NEARLY_ALL_WATCHES: Final = 0.9
@@ -204,3 +204,23 @@ def selinux(node: Node) -> Iterator[Finding]:
         means=f"{means} registration fails with 'permission denied'.",
         do=f"set securityContext.seLinuxOptions.type to {_FIT}; ausearch -m avc shows denials.",
     )
+
+
+def runtime(node: Node) -> Iterator[Finding]:
+    config = runtime_config(node)
+    if config.search is None:
+        yield ok(config.source, "is not CRI-O, which alone needs images by their full names")
+        return
+    yield from config.findings()
+    if len(config.search) == 1:
+        yield ok(config.source, f"looks for images without a registry in {config.search[0]}")
+    else:
+        several = f"names {len(config.search)} unqualified-search-registries"
+        yield warning(
+            config.source,
+            f"/etc/containers/registries.conf {several if config.search else 'does not have any'}",
+            means="pods with an image such as gopher-device-plugin:0.1.0 fail: ImageInspectError.",
+            do="name it in full: localhost/gopher-device-plugin:0.1.0, as platforms.md says.",
+        )
+    missing = "starts containers without a device node that is missing on the host"
+    yield ok(config.source, f"{missing}: plugins look at it before they give it")

@@ -56,6 +56,13 @@ def _of_pod(api: ApiServer, pod: Mapping[str, Any], full: str) -> Iterator[Findi
     )
     is_bound = bool(spec.get("nodeName"))
     seen = [*_in_status(pod)]
+    if (
+        is_bound
+        and not seen
+        and status.get("phase") == "Pending"
+        and spec.get("hostUsers") is False
+    ):
+        seen = [_Seen(full, "ContainerCreating with hostUsers: false")]
     # Events stay for an hour, and those of what the pod has left behind are over.
     now = [one for one in events if not (is_bound and one.text.startswith(_BEFORE_A_NODE))]
     found = [*_recognised([*seen, *([] if _is_settled(status) else now)])]

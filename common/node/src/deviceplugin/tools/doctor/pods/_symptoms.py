@@ -92,7 +92,8 @@ SYMPTOMS: Final[Sequence[Symptom]] = (
         r"no healthy devices present; cannot allocate unhealthy devices|"
         r"cannot allocate unregistered device|unknown Device Plugin",
         "all devices of the node are unhealthy or its plugin is away, also for a moment, as when "
-        "the node reboots. It happens to pods that ask for 0, too",
+        "the node reboots. It happens to pods that ask for 0, too, and to those with a claim by a "
+        "DeviceClass (extendedResourceClaimStatus) on a node of Kubernetes before 1.36",
         f"{_AGAIN}. If that fails again, {_ASK}",
     ),
     Symptom(
@@ -155,6 +156,17 @@ SYMPTOMS: Final[Sequence[Symptom]] = (
         r"error gathering device information while adding custom device",
         "a device file that the plugin named is not on the node any more",
         f"delete the pod; {_ASK}",
+    ),
+    Symptom(
+        r"error creating device nodes: mount src=|ContainerCreating with hostUsers: false",
+        "the pod has a user namespace (hostUsers: false), and runc then finds no device node that "
+        "has another path in the container than on the host, such as by mountPath or {position}",
+        "leave hostUsers: false away, or let the plugin give the node under its own path",
+    ),
+    Symptom(
+        r"short-name \S+ did not resolve|short name mode is enforcing",
+        "the node has CRI-O, which does not complete names of images as containerd does",
+        "name the image in full, such as localhost/NAME:TAG for one that was loaded on the node",
     ),
     Symptom(
         r"nvidia-container-cli|no runtime for \S+ is configured|RuntimeHandler \S+ not supported",
