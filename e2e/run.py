@@ -27,10 +27,8 @@ from to_cluster import ask
 ROOT: Final = images.ROOT
 PLUGINS: Final = sorted(path.parent.name for path in ROOT.glob("tests/plugins/*/case.py"))
 PARTS: Final = [*PLUGINS, images.OPERATOR]
-LISTED: Final = 50
-"""A kubelet lists so many images of its node, the largest."""
-LATE: Final = 60.0
-"""Seconds after which it lists a new one."""
+LISTED: Final = 50  # images of its node that a kubelet lists, the largest
+LATE: Final = 60.0  # seconds after which it lists a new one
 
 
 class Summary:
@@ -87,7 +85,6 @@ def read(argv: Sequence[str]) -> tuple[list[str], list[str], argparse.Namespace]
 
 
 def check_config() -> None:
-    """Raise StepError unless a cluster is chosen."""
     config = os.environ.get("KUBECONFIG", "")
     if not config:
         raise StepError(
@@ -143,7 +140,7 @@ def wait(parts: Sequence[str], known: argparse.Namespace) -> list[str]:
         if chosen:
             return chosen
         if time.monotonic() >= end:
-            raise StepError("the node lists no such image after a minute, in which it should")
+            raise StepError("the node does not list it yet, which can take it a minute")
         said = missing
         time.sleep(2)
 
@@ -157,7 +154,7 @@ def marks(chosen: Sequence[str], *, named: bool) -> str:
 
 def run(mark: str, options: Sequence[str], logs: Path) -> int:
     """Run the suite, and pack what it has collected of failures into one archive."""
-    folder = logs / time.strftime("%Y%m%d-%H%M%S")
+    folder = logs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     folder.mkdir(parents=True)
     summary = Summary()
     words = ["e2e", "-n", "0", "-v", "-p", "no:randomly", "-o", "console_output_style=count"]

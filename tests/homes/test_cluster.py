@@ -183,11 +183,14 @@ def test_all_that_cases_change_is_in_their_deployments(
         replace(overlay, plugin=node_plugin, options=Options()).check(json.dumps(found))
 
 
-def of(cluster: SmallCluster, *words: str) -> dict[str, Any]:
-    """Return how `make e2e` is run."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "build", **cluster.environment}
+def make_e2e(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(**made_by(*words, **environment), capture_output=True, check=False)
+
+
+def made_by(*words: str, **environment: str) -> dict[str, Any]:
+    own = {"PATH": os.environ["PATH"], "PYTHONPATH": "build", **environment}
     command = [sys.executable, "e2e/run.py", *words, "-p", "no:cacheprovider"]
-    return {"args": command, "cwd": ROOT, "env": environment, "text": True}
+    return {"args": command, "cwd": ROOT, "env": own, "text": True}
 
 
 @needs_kubectl
@@ -195,8 +198,8 @@ def of(cluster: SmallCluster, *words: str) -> dict[str, Any]:
 def test_make_e2e_says_what_became_of_each_scenario_and_packs_what_failed(tmp_path: Path) -> None:
     logs = f"--logs={tmp_path}"
     with running({**BROKEN, **SHELL}) as cluster:
-        words = of(cluster, "gopher", logs, "-k", "come_and_go or reboot", "--patience=3")
-        done = subprocess.run(**words, capture_output=True, check=False)
+        chosen = ("gopher", logs, "-k", "come_and_go or reboot", "--patience=3")
+        done = make_e2e(*chosen, **cluster.environment)
         assert 1 == done.returncode, done.stdout
         assert_clean(cluster)
     assert re.search("^  devices come and go: failed, [0-9]+ s$", done.stdout, re.MULTILINE)
@@ -207,8 +210,7 @@ def test_make_e2e_says_what_became_of_each_scenario_and_packs_what_failed(tmp_pa
         names = {Path(name).name for name in packed.getnames()}
     assert {"summary.txt", "plugin.log", "node.txt"} <= names
     with running({**PLUGINS, **SHELL}) as cluster:
-        words = of(cluster, "gopher", logs, "-k", "reboot")
-        done = subprocess.run(**words, capture_output=True, check=False)
+        done = make_e2e("gopher", logs, "-k", "reboot", **cluster.environment)
         assert (1, [archive]) == (done.returncode, [*tmp_path.iterdir()])
     assert "nothing was tried" in done.stdout
 
@@ -220,7 +222,8 @@ def test_make_e2e_leaves_nothing_behind_when_it_is_interrupted(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with running({**PLUGINS, **SHELL}) as cluster:
-        words = of(cluster, "gopher", f"--logs={tmp_path}", "-k", "serves")
+        logs = f"--logs={tmp_path}"
+        words = made_by("gopher", logs, "-k", "serves", **cluster.environment)
         with (tmp_path / "said").open("w") as said, subprocess.Popen(**words, stdout=said) as run:
             eventually(lambda: cluster.there(POD))
             run.send_signal(number)
@@ -250,13 +253,9 @@ def test_make_e2e_says_at_once_which_image_is_missing_and_how_it_comes_there(
     (tmp_path / "nodes.json").write_text(json.dumps(made))
     (tmp_path / "kubectl").write_text(f"#!/bin/sh\ncat {tmp_path}/nodes.json\n")
     (tmp_path / "kubectl").chmod(0o755)
-    environment = {"PYTHONPATH": "build", "KUBECONFIG": str(tmp_path / "nodes.json")}
-    environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
     words = [*parts, "--patience=0", "--collect-only", f"--logs={tmp_path / 'logs'}"]
-    command = [sys.executable, "e2e/run.py", *words, "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    path, config = f"{tmp_path}:{os.environ['PATH']}", f"{tmp_path}/nodes.json"
+    done = make_e2e(*words, PATH=path, KUBECONFIG=config)
     assert said in done.stdout
     assert ("import" in said or "make" in said or "simulated" in said) == (2 == done.returncode)
 

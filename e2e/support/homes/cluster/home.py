@@ -239,9 +239,10 @@ class Cluster:
 
     def run_whole(self, command: str, **environment: str) -> None:
         """Run a shell command that stops what the node needs and starts it again."""
-        words, own = ["sh", "-c", command], {**os.environ, **environment}
+        # Ctrl-C comes to it, too. It stays on the terminal, where ssh and sudo ask for passwords.
+        words, own = ["sh", "-c", f"trap '' INT; {command}"], {**os.environ, **environment}
         with undisturbed(self._session.progress.say):
-            subprocess.run(words, check=True, timeout=self._patience, env=own, process_group=0)
+            subprocess.run(words, check=True, timeout=self._patience, env=own)
 
     def reboot(self, meanwhile: str = "") -> None:
         """Reboot the node, which then shows its hardware in another order, and one device more.
