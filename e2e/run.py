@@ -107,7 +107,7 @@ def choose(parts: Sequence[str], known: argparse.Namespace) -> tuple[list[str], 
     there, name = node["status"].get("images", ()), node["metadata"]["name"]
     if known.image or not 0 < len(there) < LISTED:
         return [*(parts or PARTS)], ""
-    listed = {one.rpartition("/")[2] for image in there for one in image.get("names", ())}
+    listed = {one.rpartition("/")[2] for image in there for one in image.get("names") or ()}
     found = [part for part in parts or PARTS if not needed(part).keys() - listed]
     lacking = [part for part in parts or PARTS if part not in found]
     if not lacking:

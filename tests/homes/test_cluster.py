@@ -248,7 +248,7 @@ def test_make_e2e_says_at_once_which_image_is_missing_and_how_it_comes_there(
     parts: list[str], names: list[str], said: str, tmp_path: Path
 ) -> None:
     about = {"containerRuntimeVersion": "containerd://2.1.9"}
-    status = {"images": [{"names": names}], "nodeInfo": about}
+    status = {"images": [{"names": names}, {"names": None}], "nodeInfo": about}
     made = {"metadata": {"name": "n1"}, "spec": {}, "status": status}
     (tmp_path / "nodes.json").write_text(json.dumps(made))
     (tmp_path / "kubectl").write_text(f"#!/bin/sh\ncat {tmp_path}/nodes.json\n")
