@@ -54,7 +54,7 @@ class Summary:
     def lines(self) -> Iterator[str]:
         """Yield a line for each file, and one for each of its tests, named as a sentence."""
         file = ""
-        for name, ended in self.ended.items():
+        for name, ended in sorted(self.ended.items(), key=lambda one: one[0].partition("::")[0]):
             place, _, test = name.partition("::")
             if place != file:
                 yield place
