@@ -17,10 +17,10 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check generate format lock images dist deploy undeploy clean
+.PHONY: help setup demo test test-all e2e check generate format lock images dist deploy undeploy clean
 
 help: ## List the verbs.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Install everything into .venv (the other verbs do it when needed).
 
@@ -32,6 +32,9 @@ test: $(READY) ## Run the quick tests; some only: make test ARGS="tests/common -
 
 test-all: $(READY) ## Run the slow tests too.
 	@$(PYTEST) -n auto --dist worksteal $(ARGS)
+
+e2e: $(READY) ## Run the suite on KUBECONFIG's cluster: make e2e ARGS="gopher --pull-policy Never".
+	@PYTHONPATH=build $(BIN)/python e2e/run.py $(ARGS)
 
 check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, budgets, and whether what is generated is current.
 	$(BIN)/ruff format --check .

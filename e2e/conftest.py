@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import fields
@@ -15,6 +16,7 @@ from containers.containerd import Containerd
 from homes.case import cases
 from homes.cluster.home import Cluster
 from homes.cluster.installed_operator import InstalledOperator
+from homes.cluster.kubectl import undisturbed
 from homes.cluster.manifests import PATIENCE, Options
 from homes.cluster.progress import Progress
 from homes.cluster.session import Session, why_not_pretend
@@ -33,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for path in sorted(PLUGINS.glob("*/pyproject.toml")):
         name = path.parent.name
         config.addinivalue_line("markers", f"{name}: end to end tests of the {name} plugin")
+    config.addinivalue_line("markers", "operator: end to end tests of the operator")
 
 
 OPTIONS: Final[Mapping[str, tuple[bool | int | float | str, str]]] = {
@@ -126,11 +129,15 @@ def session(pytestconfig: pytest.Config, cache: Path) -> Iterator[Session | None
     if not pytestconfig.getoption("--cluster"):
         yield None
         return
+    # Clean up as after Ctrl-C: the cluster has plugins, and a node of it may be cordoned.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="cluster-") as name:
         made = Session(Path(name), _options(pytestconfig), _progress(pytestconfig), cache)
         try:
             yield made
         finally:
+            for one in (signal.SIGINT, signal.SIGTERM):  # nothing but the end is left
+                signal.signal(one, signal.SIG_IGN)
             made.progress.begin("the end")
             made.close()
             made.progress.end()
@@ -147,6 +154,7 @@ def home(
     options: Any = request.config.getoption
     if session is not None:
         session.progress.begin(request.node.name)
+        session.keep({mark.name for mark in request.node.iter_markers()})
     with tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True) as name:
         root = Path(name)
         made = (
@@ -180,7 +188,8 @@ def installed_operator(
         yield made
     finally:
         session.progress.begin("the end of the operator")
-        made.remove()
+        with undisturbed(session.progress.say):
+            made.remove()
         session.progress.end()
 
 

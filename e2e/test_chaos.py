@@ -1,7 +1,5 @@
 """Random faults on a cluster for as long as one likes, with what must hold all along."""
 
-import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
 
@@ -22,15 +20,6 @@ SIMULATED = replace(
 )
 
 
-@pytest.fixture
-def terminable() -> Iterator[None]:
-    """Clean up after SIGTERM as after Ctrl-C: the node has a plugin, and may be cordoned."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.usefixtures("terminable")
 @pytest.mark.gopher
 @pytest.mark.simulated
 @pytest.mark.timeout(0)  # as long as one likes

@@ -1,7 +1,5 @@
 """A plugin that is switched to DRA and back on a real cluster, while pods hold its devices."""
 
-import subprocess
-
 import pytest
 
 from homes.cluster.home import Cluster
@@ -67,7 +65,7 @@ def test_slices_come_back_after_a_restart_of_the_kubelet_and_when_they_are_delet
         return bool(uids()) and not before & uids() and switched.offered() == 2
 
     before = uids()
-    subprocess.run(session.options.restart_kubelet, shell=True, check=True, timeout=120)
+    cluster.run_whole(session.options.restart_kubelet)
     # A kubelet that starts deletes all slices of its node.
     cluster.here.wait(lambda: are_back(before), "the slices to be published anew")
     third = gopher(cluster, "third")

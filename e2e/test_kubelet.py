@@ -1,5 +1,6 @@
 """What plugins rely on and the simulated kubelet does, on a real kubelet."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ import pytest
 
 from homes.case import cases
 from homes.chaos.witness import Witness
+from homes.cluster.deployed import Deployed
 from homes.cluster.home import Cluster
 from homes.cluster.odd_plugin import IDS, PREFERENCES, RESOURCE, SILENT, OddPlugin
 from homes.cluster.session import Session
@@ -22,11 +24,14 @@ import pathlib, signal, sys, time
 path = pathlib.Path("/shared")
 last = path / "last"
 def write(name):
-    (path / "new").write_text(str(time.monotonic()))
-    (path / "new").replace(path / name)
+    new = path / f"{name}-new"  # another than that of the other container
+    new.write_text(str(time.monotonic()))
+    new.replace(path / name)
 """
 DEAF: Final = f"""{CLOCK}
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+write("last")
+print("begun", flush=True)
 while True:
     write("last")
     time.sleep(0.02)
@@ -202,14 +207,24 @@ def overlap(
         pods.append(pod)
     deaf, following = pods
     assert is_running(begin(cluster, deaf))
-    here.kubectl.apply(following)
     name = deaf["metadata"]["name"]
+    # A container runs before its program has begun.
+    said = here.wait(lambda: line(here, name), f"the pod {name} to hold its devices")
+    assert said == "begun\n"
+    here.kubectl.apply(following)
     here.kubectl.own("delete", "pod", name, "--wait=false", *words)
-    name = following["metadata"]["name"]
-    status = begun(cluster, name)["status"]
+    after = following["metadata"]["name"]
+    status = begun(cluster, after)["status"]
     if "Failed" == status["phase"]:
         return None
-    said = here.wait(lambda: here.kubectl.own("logs", name).split(), "the first container to end")
-    first, last = map(float, said)
-    here.kubectl.own("delete", "pod", name, "--grace-period=1")
+    said = here.wait(lambda: line(here, after), "the first container to end")
+    assert re.fullmatch(r"[\d.]+ [\d.]+\n", said), said
+    first, last = map(float, said.split())
+    here.kubectl.own("delete", "pod", after, "--grace-period=1")
     return last - first
+
+
+def line(here: Deployed, pod: str) -> str:
+    """Return what a pod has printed if the last line is whole."""
+    said = here.kubectl.own("logs", pod)
+    return said if said.endswith("\n") else ""

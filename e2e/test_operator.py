@@ -5,7 +5,7 @@ import pytest
 from homes.cluster.installed_operator import RESOURCE, InstalledOperator
 
 pytestmark = [
-    pytest.mark.simulated,
+    pytest.mark.operator,
     pytest.mark.timeout(1200),  # roll-outs with a deadline, and a kubelet that reports each 10 s
 ]
 QUICK = {"deadline": "25s"}

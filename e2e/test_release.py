@@ -27,6 +27,7 @@ def installed(
     if not session.options.release:
         pytest.skip("no --release")
     session.progress.begin(request.node.name)
+    session.keep(())
     made = InstalledRelease(tmp_path, session, CASES[request.param])
     if found := made.left():
         pytest.skip(f"{made.name} is there already: {', '.join(found)}")

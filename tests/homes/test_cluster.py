@@ -1,17 +1,26 @@
 """The end to end suite on a cluster, with the real kubectl and a stand-in for the cluster."""
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import tarfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cluster.kinds import DAEMON_SET, NAMESPACE, POD, Object
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
-from homes.cluster.manifests import Options, Pods
-from homes.cluster.node import as_number
+from homes.case import cases
+from homes.cluster.deployed import Deployed
+from homes.cluster.kubectl import Kubectl
+from homes.cluster.manifests import Options, Overlay, Pods
+from homes.cluster.node import ClusterNode, as_number
+from homes.cluster.progress import Progress
 from homes.cluster.session import why_not_pretend
 from patience import eventually
 
@@ -137,6 +146,118 @@ def test_an_upgrade_is_from_another_release(tmp_path: Path) -> None:
         assert "1 passed, 1 skipped" in done.stdout, done.stdout
         assert "no --reboot" in done.stdout
         assert_clean(cluster)
+
+
+@needs_kubectl
+@slow
+def test_a_case_finds_nothing_of_an_earlier_one_that_offers_the_same() -> None:
+    with running({**PLUGINS, **SHELL}) as cluster:
+        done = on(cluster, "-m", "gopher or node or simulated", "-k", "removal")
+        assert "3 passed" in done.stdout, done.stdout
+        assert "skipped" not in done.stdout
+        assert_clean(cluster)
+
+
+@needs_kubectl
+@slow
+def test_all_that_cases_change_is_in_their_deployments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running({}) as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.config))
+        node = ClusterNode(Kubectl("default", 60))
+        here = Deployed(tmp_path, node, Options(image="own/i:7"), Progress(print))
+        for case in cases().values():
+            written = here.write_overlay(case.plugin)
+            assert bool(case.plugin.files) == (str(here.folder / "files") in written)
+        node_plugin = cases()["node"].plugin
+        with pytest.raises(AssertionError, match="no volume of /etc/gophers to replace"):
+            here.write_overlay(replace(node_plugin, components=("node-simulated",)))
+
+    pod = {"containers": [{"name": "device-plugin", "image": "localhost/node-device-plugin:0.1.0"}]}
+    found = {"kind": "DaemonSet", "metadata": {"name": "n"}, "spec": {"template": {"spec": pod}}}
+    overlay = Overlay(replace(node_plugin, config=""), Options(image="own/i:7"), "e2e-1", "n1")
+    with pytest.raises(AssertionError, match="the image localhost/node-device-plugin:0"):
+        overlay.check(json.dumps(found))
+    with pytest.raises(AssertionError, match="no ConfigMap"):
+        replace(overlay, plugin=node_plugin, options=Options()).check(json.dumps(found))
+
+
+def make_e2e(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(**made_by(*words, **environment), capture_output=True, check=False)
+
+
+def made_by(*words: str, **environment: str) -> dict[str, Any]:
+    own = {"PATH": os.environ["PATH"], "PYTHONPATH": "build", **environment}
+    command = [sys.executable, "e2e/run.py", *words, "-p", "no:cacheprovider"]
+    return {"args": command, "cwd": ROOT, "env": own, "text": True}
+
+
+@needs_kubectl
+@slow
+def test_make_e2e_says_what_became_of_each_scenario_and_packs_what_failed(tmp_path: Path) -> None:
+    logs = f"--logs={tmp_path}"
+    with running({**BROKEN, **SHELL}) as cluster:
+        chosen = ("gopher", logs, "-k", "come_and_go or reboot", "--patience=3")
+        done = make_e2e(*chosen, **cluster.environment)
+        assert 1 == done.returncode, done.stdout
+        assert_clean(cluster)
+    assert re.search("^  devices come and go: failed, [0-9]+ s$", done.stdout, re.MULTILINE)
+    assert "told [gopher]: skipped: no --reboot, 0 s" in done.stdout
+    (archive,) = tmp_path.iterdir()
+    assert f"logs and objects: {archive}\n" in done.stdout
+    with tarfile.open(archive) as packed:
+        names = {Path(name).name for name in packed.getnames()}
+    assert {"summary.txt", "plugin.log", "node.txt"} <= names
+    with running({**PLUGINS, **SHELL}) as cluster:
+        done = make_e2e("gopher", logs, "-k", "reboot", **cluster.environment)
+        assert (1, [archive]) == (done.returncode, [*tmp_path.iterdir()])
+    assert "nothing was tried" in done.stdout
+
+
+@needs_kubectl
+@slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_make_e2e_leaves_nothing_behind_when_it_is_interrupted(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with running({**PLUGINS, **SHELL}) as cluster:
+        logs = f"--logs={tmp_path}"
+        words = made_by("gopher", logs, "-k", "serves", **cluster.environment)
+        with (tmp_path / "said").open("w") as said, subprocess.Popen(**words, stdout=said) as run:
+            eventually(lambda: cluster.there(POD))
+            run.send_signal(number)
+            eventually(lambda: not cluster.there(DAEMON_SET))
+            run.send_signal(number)  # while it is removed
+        assert 2 == run.returncode
+        assert_clean(cluster)
+    assert ["said"] == [one.name for one in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("parts", "names", "said"),
+    [
+        ([], ["docker.io/library/gopher-device-plugin:0.1.0"], "left out, as n1 has no images"),
+        (["gopher"], ["localhost/gopher-device-plugin:0.1.0"], ""),
+        (["gopher"], ["gopher-device-plugin:0.0.9"], "sudo ctr --namespace k8s.io images import"),
+        (["operator"], ["deviceplugin-operator:0.1.0"], "n1 has no simulated-device-plugin:0.1.0"),
+        ([], ["busybox:1.37"], "make images ARGS='gopher'; "),
+    ],
+)
+def test_make_e2e_says_at_once_which_image_is_missing_and_how_it_comes_there(
+    parts: list[str], names: list[str], said: str, tmp_path: Path
+) -> None:
+    about = {"containerRuntimeVersion": "containerd://2.1.9"}
+    status = {"images": [{"names": names}, {"names": None}], "nodeInfo": about}
+    made = {"metadata": {"name": "n1"}, "spec": {}, "status": status}
+    (tmp_path / "nodes.json").write_text(json.dumps(made))
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\ncat {tmp_path}/nodes.json\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    words = [*parts, "--patience=0", "--collect-only", f"--logs={tmp_path / 'logs'}"]
+    path, config = f"{tmp_path}:{os.environ['PATH']}", f"{tmp_path}/nodes.json"
+    done = make_e2e(*words, PATH=path, KUBECONFIG=config)
+    assert said in done.stdout
+    assert ("import" in said or "make" in said or "simulated" in said) == (2 == done.returncode)
 
 
 def test_two_cases_do_not_call_the_pod_of_an_example_the_same() -> None:

@@ -1,8 +1,6 @@
 """Hours of trouble on a cluster: random faults, and what must hold all along, seen from outside."""
 
-import os
 import random
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -221,9 +219,7 @@ class Chaos:
 
     def kubelet(self, away: float = 1) -> None:
         self.checks.kubelet()
-        environment = {**os.environ, "PAUSE": f"{away:g}"}
-        command = self._means.restart_kubelet
-        subprocess.run(command, shell=True, check=True, env=environment, timeout=120)
+        self._gopher.run_whole(self._means.restart_kubelet, PAUSE=f"{away:g}")
         self._here.wait(self.checks.is_new_kubelet, "the kubelet to be another process")
 
     def kubelet_away(self) -> None:

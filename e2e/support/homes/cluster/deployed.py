@@ -79,12 +79,12 @@ class Deployed:
             stand_in=stand_in,
             before=before,
         )
-        if own:
-            rendered = self.kubectl("kustomize", str(overlay.deployments / plugin.name))
-            volumes = replaced_volumes(rendered, own)
-            overlay = replace(overlay, volumes=volumes)
-        text = overlay.text(self._root)
-        (self._root / "kustomization.yaml").write_text(text)
+        written = self._root / "kustomization.yaml"
+        written.write_text(overlay.text(self._root))
+        rendered = self.kubectl("kustomize", str(self._root))
+        overlay.check(rendered)
+        text = replace(overlay, volumes=replaced_volumes(rendered, own)).text(self._root)
+        written.write_text(text)
         return text
 
     def wait_ready(self) -> None:

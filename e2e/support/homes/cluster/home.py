@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from homes.cluster.deployed import PLUGIN, Deployed
-from homes.cluster.kubectl import Kubectl
+from homes.cluster.kubectl import Kubectl, undisturbed
 from homes.cluster.manifests import Pods
 from homes.cluster.session import Session
 from homes.cluster.workload import Workload, devices
@@ -231,13 +231,18 @@ class Cluster:
 
     def restart_kubelet(self) -> None:
         before = self._here.registrations()
-        subprocess.run(
-            self._options.restart_kubelet, shell=True, check=True, timeout=self._patience
-        )
+        self.run_whole(self._options.restart_kubelet)
         # Until then the node's status is outdated, and the kubelet rejects pods that rely on it.
         self._here.wait(
             lambda: self._here.registrations() > before, "the plugin to be registered again"
         )
+
+    def run_whole(self, command: str, **environment: str) -> None:
+        """Run a shell command that stops what the node needs and starts it again."""
+        # Ctrl-C comes to it, too. It stays on the terminal, where ssh and sudo ask for passwords.
+        words, own = ["sh", "-c", f"trap '' INT; {command}"], {**os.environ, **environment}
+        with undisturbed(self._session.progress.say):
+            subprocess.run(words, check=True, timeout=self._patience, env=own)
 
     def reboot(self, meanwhile: str = "") -> None:
         """Reboot the node, which then shows its hardware in another order, and one device more.
@@ -247,13 +252,7 @@ class Cluster:
         assert self._plugin is not None
         exchange = self._session.bring_rebooted(self._plugin)
         before = self._here.containers()
-        subprocess.run(
-            self._options.reboot,
-            shell=True,
-            check=True,
-            timeout=self._patience,
-            env={**os.environ, "MEANWHILE": meanwhile or exchange},
-        )
+        self.run_whole(self._options.reboot, MEANWHILE=meanwhile or exchange)
         self._here.wait_rebooted(before)
 
     def uninstall(self) -> None:

@@ -29,6 +29,9 @@ class InstalledOperator:
         self.node = node
         self._root, self._options, self._progress = root, options, progress
         self._limit = f"--timeout={options.patience:g}s"
+        self._there: list[str] = []
+        self._there = self.left()
+        """What somebody has left before, such as rights for DRA."""
 
     # Installing
 
@@ -74,10 +77,15 @@ class InstalledOperator:
         self._write_overlay()
         self.remove_operator()
         self.kubectl("delete", f"--kustomize={_FOLDER / 'crd'}", self._limit)
-        self.wait(lambda: not self.left(), "nothing to be left of the operator")
+        self.wait(self._is_gone, "nothing to be left of the operator")
+
+    def _is_gone(self) -> bool:
+        left = self.left()
+        self._progress.note(", ".join(left))
+        return not left
 
     def left(self) -> list[str]:
-        """Return what is left of it on the cluster and the node."""
+        """Return what is left of it on the cluster and the node, and was not there before."""
         cluster_wide = ("customresourcedefinitions", "clusterroles", "clusterrolebindings")
         names = [
             f"{kind}/{one['metadata']['name']}"
@@ -85,7 +93,8 @@ class InstalledOperator:
             for one in self.kubectl.get(kind)["items"]
         ]
         found = [one for one in names if SPACE in one or "deviceplugins.deviceplugin.dev" in one]
-        return [*found, *self.node.matching(RESOURCE)]
+        found += self.node.matching(RESOURCE)
+        return [one for one in found if one not in self._there]
 
     # The object
 

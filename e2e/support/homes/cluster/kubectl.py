@@ -1,8 +1,32 @@
-"""kubectl on the cluster of KUBECONFIG, in one namespace."""
+"""kubectl on the cluster of KUBECONFIG, in one namespace, and what no Ctrl-C may cut in two."""
 
 import json
+import signal
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
+
+
+@contextmanager
+def undisturbed(say: Callable[[str], None]) -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM to the end: what is half removed stays on the cluster."""
+    came: list[int] = []
+
+    def put_off(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        with suppress(RuntimeError):  # this can come while something else is written
+            say("interrupted: this ends when the cluster is as it was")
+
+    before = {one: signal.signal(one, put_off) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 class Kubectl:
@@ -20,6 +44,7 @@ class Kubectl:
             text=True,
             check=False,
             timeout=self._limit,
+            process_group=0,  # Ctrl-C on a terminal is for pytest, which runs more of it
         )
         assert not check or done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout

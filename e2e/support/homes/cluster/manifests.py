@@ -89,6 +89,26 @@ class Overlay:
             spec["patches"].append({"target": {"kind": "ConfigMap"}, "patch": json.dumps(change)})
         return json.dumps(spec)
 
+    def check(self, manifests: str) -> None:
+        """Raise ``AssertionError`` if a change has met nothing, which kustomize passes over."""
+        found = [*filter(None, yaml.safe_load_all(manifests))]
+        made = {(one["kind"], one["metadata"]["name"]): one for one in found}
+        (pod,) = (one["spec"]["template"]["spec"] for one in found if one["kind"] == "DaemonSet")
+        image = next(one["image"] for one in pod["containers"] if one["name"] == "device-plugin")
+        name, wanted = f"{self.plugin.name}-device-plugin", self._image()
+        title, _, tag = image.rpartition(":")
+        assert wanted.items() <= {"newName": title, "newTag": tag}.items(), (
+            f"{name} has the image {image}, which is not called {name} there: nothing of {wanted}"
+        )
+        configs = [one.get("data", {}) for one in found if one["kind"] == "ConfigMap"]
+        texts = [one.get("config.yaml") for one in configs]
+        kept = not self.plugin.config or self.plugin.config in texts
+        assert kept, f"{name} has no ConfigMap with a config.yaml to replace: it has {[*made]}"
+        for component in self._of_their_own():
+            assert ("Deployment", f"{name}-{component}") in made, (
+                f"the component {component} has no Deployment {name}-{component}: {[*made]}"
+            )
+
     def _of_their_own(self) -> list[str]:
         """Return the components that have a pod of their own, beside the plugin's."""
         folder = self.deployments / "components"
@@ -159,13 +179,17 @@ class Overlay:
 def replaced_volumes(manifests: str, own: Mapping[str, str]) -> dict[str, str]:
     """Return the replacements of the node's directories, by the names of their volumes.
 
-    ``own`` has them by the directories that the DaemonSet in ``manifests`` mounts.
+    ``own`` has them by the directories that the DaemonSet in ``manifests`` mounts. Raise
+    ``AssertionError`` if it does not mount one: the plugin would see the node's own.
     """
     (daemon_set,) = (one for one in yaml.safe_load_all(manifests) if one["kind"] == "DaemonSet")
     places = {
         one["name"]: one.get("hostPath", {}).get("path")
-        for one in daemon_set["spec"]["template"]["spec"]["volumes"]
+        for one in daemon_set["spec"]["template"]["spec"].get("volumes", ())
     }
+    missing = [*{*own} - {*places.values()}]
+    name = daemon_set["metadata"]["name"]
+    assert not missing, f"{name} has no volume of {', '.join(missing)} to replace: it has {places}"
     return {name: own[place] for name, place in places.items() if place in own}
 
 
@@ -190,6 +214,8 @@ class Pods:
             "imagePullPolicy": self.options.pull_policy,
             "command": ["sh", "-c", command],
             "resources": {"limits": dict(limits)},
+            # Nodes are made in some of them, which not every runtime lets a container do.
+            "securityContext": {"capabilities": {"add": ["MKNOD"]}},
         }
         spec: dict[str, Any] = {
             "restartPolicy": "Never",

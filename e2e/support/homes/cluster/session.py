@@ -1,9 +1,10 @@
 """What a cluster keeps between cases: plugins, and pretended hardware."""
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from homes.case import cases
 from homes.cluster.deployed import Deployed
-from homes.cluster.kubectl import Kubectl
+from homes.cluster.kubectl import Kubectl, undisturbed
 from homes.cluster.manifests import Options
 from homes.cluster.node import ClusterNode
 from homes.cluster.progress import Progress
@@ -64,7 +65,10 @@ class Session:
             pytest.skip(self._missing[plugin.resource])
         # The capacity of a plugin that is gone stays for five minutes.
         if plugin.resource not in self._own and self.node.matching(plugin.resource):
-            pytest.skip(f"{self.node.name} has {plugin.resource} already: another plugin is there")
+            left = self.kubectl("get", "namespaces", "--output=name").split()
+            ours = [one.rpartition("/")[2] for one in left if "/e2e-" in one] or ["none"]
+            reason = f"{self.node.name} has {plugin.resource} already: another plugin is there"
+            pytest.skip(f"{reason}; namespaces that an earlier run has left: {', '.join(ours)}")
         self._own[plugin.resource] = plugin.name
         if plugin.name not in self._deployed:
             root = self._root / plugin.name
@@ -124,12 +128,31 @@ class Session:
         if found is not None:
             self._remove({name: found})
 
+    def keep(self, names: Collection[str]) -> None:
+        """Remove all plugins but these: one can offer a resource that another has, too."""
+        for name in {*self._deployed} - {*names}:
+            self.remove(name)
+
     def close(self) -> None:
         """Remove all of them."""
         found, self._deployed = self._deployed, {}
         self._remove(found)
 
     def _remove(self, deployed: Mapping[str, Deployed]) -> None:
+        with undisturbed(self.progress.say):
+            self._note_offered(deployed)
+            self._remove_undisturbed(deployed)
+
+    def _note_offered(self, deployed: Mapping[str, Deployed]) -> None:
+        """Note whose all resources are, also those that no case names: they go a little later."""
+        for name, one in deployed.items():
+            try:
+                said = json.loads(one.ask("devices", check=False) or "{}")
+            except (AssertionError, ValueError, subprocess.SubprocessError):  # it does not run
+                continue
+            self._own |= {resource["name"]: name for resource in said.get("resources", ())}
+
+    def _remove_undisturbed(self, deployed: Mapping[str, Deployed]) -> None:
         failures: list[Exception] = []
         for step in (Deployed.begin_removal, Deployed.end_removal):
             for name, one in deployed.items():

@@ -136,10 +136,9 @@ class Switched:
         """Return what a pod has printed, once it has."""
         here = self.cluster.here
         # There are no logs before the container has started.
-        said = here.wait(
-            lambda: here.kubectl.own("logs", name, check=False), f"the pod {name} to print"
+        return here.wait(
+            lambda: here.kubectl.own("logs", name, check=False).strip(), f"the pod {name} to print"
         )
-        return said.strip()
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the pods of the case."""
