@@ -9,7 +9,8 @@ import pytest
 
 from deviceplugin_gopher import GopherPlugin, GopherSettings
 from deviceplugin_testing.fixture._node import PLUGIN_POD
-from deviceplugin_testing.simulator import KubeletConfig
+from deviceplugin_testing.simulator import KubeletConfig, StubDriver
+from drivers.played_node import PlayedNode
 from kubelets.equipped import Kubelet
 from kubelets.plugin_node import PluginNode
 
@@ -41,3 +42,31 @@ def gophers(kubelet: Kubelet, root: Path, tmp_path: Path) -> Iterator[PluginNode
     node.start(capacity=2)
     yield node
     node.stop()
+
+
+@pytest.fixture
+def idle(root: Path) -> Iterator[PlayedNode]:
+    """A node whose plugin is not started yet."""
+    with PlayedNode(root) as node:
+        yield node
+        node.plugin.gate.set()
+        node.check()
+
+
+@pytest.fixture
+def node(idle: PlayedNode) -> PlayedNode:
+    """A node with three devices in slices, and a claim for one of them."""
+    idle.start_driver()
+    idle.make.claim("c")
+    return idle
+
+
+@pytest.fixture
+def other(node: PlayedNode) -> Iterator[StubDriver]:
+    stub = node.other_driver()
+    yield stub
+    stub.release()
+    for name in ("p", "q"):
+        node.remove(name) if node.phase(name) else None
+    node.wait_phase("", "p")
+    stub.stop()
