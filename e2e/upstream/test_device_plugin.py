@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.simulator import Container, Pod, StubError
-from kubelets.equipped import Kubelet, R, refusal
+from deviceplugin_testing.simulator import Container, Pod
+from kubelets.equipped import Kubelet
 from kubelets.plugin_node import PluginNode
 from scripted_plugin import ScriptedPlugin, sick
 
@@ -174,15 +174,6 @@ def node(
     made.stop()
 
 
-def test_a_plugin_whose_options_fail_is_not_used(kubelet: Kubelet) -> None:
-    """when GetDevicePluginOptions fails, device plugin will not be used"""
-    stub = kubelet.stub()
-    stub.failing["GetDevicePluginOptions"] = StubError("it failed")
-    assert "failed to get device plugin options" in (said := refusal(stub))
-    assert "it failed" in said
-    assert (["GetDevicePluginOptions"], set()) == (stub.calls, kubelet.resources)
-
-
 def test_one_device_becomes_unhealthy_and_healthy(node: PluginNode, plugin: ScriptedPlugin) -> None:
     """will set allocatable to zero when a single device became unhealthy and then back to 1 if it
     got healthy again
@@ -218,40 +209,6 @@ def test_unhealthy_devices_are_not_allocatable(node: PluginNode, plugin: Scripte
     for ill in ("3", "", "13", "1", ""):
         plugin.set(*(sick(one) if one in ill else one for one in "0123"))
         node.wait(4, 4 - len(ill))
-
-
-def counts(kubelet: Kubelet) -> tuple[int, int]:
-    kubelet.tick()
-    return kubelet.capacity(R), kubelet.allocatable(R)
-
-
-def test_a_stream_that_fails_at_once_is_not_opened_again(kubelet: Kubelet) -> None:
-    """when ListAndWatch fails immediately, node allocatable will be set to zero and kubelet will
-    not retry to list resources
-    """
-    stub = kubelet.stub()
-    stub.failing["ListAndWatch"] = StubError("it failed")
-    stub.register()
-    kubelet.wait(lambda: len(stub.calls) == 2, what="the stream")
-    kubelet.wait(lambda: not kubelet.registered, what="its end")
-    kubelet.clock.advance(60)
-    assert (0, 0) == counts(kubelet)
-    assert ["GetDevicePluginOptions", "ListAndWatch"] == stub.calls
-
-
-def test_a_stream_that_fails_later_leaves_the_capacity_for_five_minutes(kubelet: Kubelet) -> None:
-    """when ListAndWatch fails after provisioning devices, node allocatable will be set to zero and
-    kubelet will not retry to list resources
-    """
-    stub = kubelet.plugin()
-    assert (2, 2) == counts(kubelet)
-    stub.end_streams()
-    kubelet.wait(lambda: not kubelet.registered, what="the end of the stream")
-    kubelet.clock.advance(299)
-    assert (2, 0) == counts(kubelet)
-    assert ["GetDevicePluginOptions", "ListAndWatch"] == stub.calls
-    kubelet.expire()
-    assert (0, 0) == counts(kubelet)
 
 
 @pytest.mark.parametrize("fault", [Kubelet.hang_up, lambda kubelet, _: kubelet.restart()])

@@ -134,14 +134,19 @@ def test_a_pod_ends_after_its_driver_was_away(node: PlayedNode) -> None:
 def test_devices_of_two_drivers_are_prepared_and_unprepared(
     node: PlayedNode, other: StubDriver
 ) -> None:
-    """must prepare and unprepare resources"""
-    node.claiming("p", "c", "o")
+    """must prepare and unprepare resources
+    work
+    """
+    for name, kind in (("c2", "gopher"), ("o2", "other")):
+        node.make.claim(name, deviceClassName=kind)
+    ours, theirs = ["c", "c2"], ["o", "o2"]
+    node.claiming("p", *ours, *theirs)
     node.wait_phase("Running", "p")
-    assert (["c", "o"], [["o"]]) == (node.prepared("c", "o"), other.prepared)
+    assert ([*ours, *theirs], [theirs]) == (node.prepared(*ours, *theirs), other.prepared)
     node.end("p")
     node.wait_phase("Succeeded", "p")
-    assert ([], [["o"]]) == (node.prepared("c", "o"), other.unprepared)
-    assert ["allocate", "released"] == node.plugin.calls
+    assert ([], theirs) == (node.prepared(*ours, *theirs), other.unprepared[0])
+    assert ["allocate", "allocate", "released", "released"] == node.plugin.calls[:4]
 
 
 @pytest.mark.parametrize("ours", [False, True])
@@ -159,7 +164,8 @@ def test_a_pod_waits_for_the_one_of_two_drivers_that_fails(
             other.failing[method] = StubError("it failed")
 
     def mend() -> None:
-        node.plugin.failing.clear(), other.failing.clear()
+        node.plugin.failing.clear()
+        other.failing.clear()
 
     fail("allocate", "NodePrepareResources")
     node.claiming("p", "c", "o")
@@ -231,16 +237,6 @@ def test_slices_are_removed_after_the_driver_has_gone(node: PlayedNode) -> None:
     eventually(lambda: DRIVER in node.kubelet.dra.wipes, "the kubelet to notice")
     assert node.cluster.list("ResourceSlice")
     node.until(lambda: not node.cluster.list("ResourceSlice"), "the slices to be removed")
-
-
-def test_slices_are_removed_if_nobody_serves_the_driver(node: PlayedNode) -> None:
-    """must be removed if plugin is unresponsive after registration"""
-    stub = StubDriver(node.kubelet.registry_dir, OTHER)
-    stub.info.endpoint = "/nowhere/dra.sock"
-    with stub:
-        eventually(lambda: OTHER in node.kubelet.dra.wipes, "the registration")
-        name = node.make.slice("device", driver=OTHER)["metadata"]["name"]
-        node.until(lambda: not node.cluster.get("ResourceSlice", name), "the slice to be removed")
 
 
 def test_slices_stay_if_the_driver_is_back_soon(node: PlayedNode) -> None:

@@ -101,18 +101,6 @@ def test_devices_without_topology_have_none_before_and_after_a_restart(
     assert expected == gophers.listed()
 
 
-def test_the_calls_are_counted(gophers: PluginNode) -> None:
-    """should report the values for the podresources metrics"""
-    start(gophers, "pod-01")
-    before = dict(gophers.kubelet.metrics.pod_resources_endpoint_requests)
-    gophers.listed(), got(gophers, "pod-01")
-    gophers.ask("GetAllocatableResources", pb.AllocatableResourcesRequest())
-    after = gophers.kubelet.metrics.pod_resources_endpoint_requests
-    for method in ("list", "get", "get_allocatable"):
-        assert before.get(method, 0) < after[method]
-    assert after["total"] >= before.get("total", 0) + 3
-
-
 def test_whoever_lists_in_a_loop_is_throttled_and_the_plugin_bears_it(gophers: PluginNode) -> None:
     """should hit throttling when calling podresources List in a tight loop"""
     _, expected = start(gophers, "p", 1)
