@@ -89,6 +89,18 @@ def test_the_suite_passes_and_leaves_nothing_behind() -> None:
 
 @needs_kubectl
 @slow
+def test_kubernetes_own_scenarios_pass_and_leave_nothing_behind() -> None:
+    with running({**PLUGINS, **SHELL}) as cluster:
+        bell = cluster.node.bell
+        restart = f"--restart-kubelet=touch {bell}; while test -e {bell}; do sleep 0.05; done"
+        done = on(cluster, restart, file="e2e/upstream/test_any_home.py")
+        assert "4 passed" in done.stdout, done.stdout
+        assert "skipped" not in done.stdout
+        assert_clean(cluster)
+
+
+@needs_kubectl
+@slow
 def test_what_fails_is_cleaned_up_and_its_logs_are_kept(tmp_path: Path) -> None:
     with running({**BROKEN, **SHELL}) as cluster:
         chosen = ("-m", "gopher", "-k", "come_and_go", "--patience=3")

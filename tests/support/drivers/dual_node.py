@@ -63,11 +63,14 @@ class DualNode:
     """A cluster with one node, its kubelet, and a plugin in ``root``, which starts with ``start``.
 
     A DeviceClass gives pods that ask for the resource devices of DRA if the node has no others. The
-    kubelet forgets a lost resource after ``stop_grace`` seconds.
+    kubelet forgets a lost resource after ``stop_grace`` seconds. ``options`` are of the node.
     """
 
-    def __init__(self, root: Path, stop_grace: float = 300.0) -> None:
+    plugin: ScriptedPlugin
+
+    def __init__(self, root: Path, stop_grace: float = 300.0, **options: Any) -> None:
         self._stop_grace = stop_grace
+        self._options = options
         self.plugin = Gophers(*map(gopher, IDS), resource=RESOURCE)
         self._root = root
         self._stack = ExitStack()
@@ -93,7 +96,15 @@ class DualNode:
         )
         api = ApiServer(self.cluster.url)
         self.node = self._stack.enter_context(
-            SimulatedNode(self._root, api, NODE, interval=0.05, status_interval=0.1, config=config)
+            SimulatedNode(
+                self._root,
+                api,
+                NODE,
+                interval=0.05,
+                status_interval=0.1,
+                config=config,
+                **self._options,
+            )
         )
         self.kubelet = self.node.kubelet
         self.kubelet.run(PLUGIN_POD)
