@@ -22,19 +22,19 @@ GENERATED: Final = ("*_pb2.py", "*_pb2.pyi", "schema.json", "operator/crd/device
 SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
-    "lines of source": 93_000,
-    "of deviceplugin": 36_700,
+    "lines of source": 93_300,
+    "of deviceplugin": 37_000,
     "of deviceplugin-testing": 19_800,
     "of deviceplugin-cli": 8_750,
     "of the plugins": 23_600,
     "of the operator": 4_250,
     "lines of build and demo": 5_500,
-    "lines of tests, with e2e": 117_500,
+    "lines of tests, with e2e": 120_000,
     "lines of generated files": 5_750,
-    "pages": 100,
-    "words on pages": 98_700,
+    "pages": 102,
+    "words on pages": 100_000,
     "words on the longest page": 2_750,
-    "KiB of the wheel that a node installs": 1_570,
+    "KiB of the wheel that a node installs": 1_580,
     "arrows between rooms": 113,
 }
 """The most that each figure may be."""
