@@ -13,12 +13,15 @@ import pytest
 
 from deviceplugin._kubelet import sockets
 from deviceplugin._kubelet.server import is_socket_of
-from deviceplugin._kubelet.sockets import SocketAlias, SocketNews
+from deviceplugin._kubelet.sockets import OwnSockets, SocketAlias, SocketNews
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.unix_sockets import answers, is_ours
+from deviceplugin._registration.by_kubelet_socket import KubeletSocket, RegistrarChoice
+from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
+from held_clock import HeldClock
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
@@ -68,6 +71,36 @@ def test_several_may_want_one_name_until_they_have_another(
         (tmp_path / name).touch()
     assert ["own.sock", KUBELET] == told(one)
     assert ["fixed.sock", KUBELET] == told(other)
+
+
+@pytest.mark.parametrize("when", ["before-we-register", "afterwards"])
+@pytest.mark.parametrize("listens", [False, True])
+def test_another_process_gets_5_s_to_listen_and_is_noticed_when_it_has_gone(
+    news: SocketNews, tmp_path: Path, when: str, *, listens: bool
+) -> None:
+    clock, changed = HeldClock(), threading.Event()
+    choice = RegistrarChoice([KubeletSocket(tmp_path, Metrics())])
+    ours = OwnSockets("a.com/x", news, choice, changed.set, clock)
+    ours.open()
+    (tmp_path / "a.com_x-000001.sock").touch()
+    ours.replace("a.com_x-000001.sock")
+    if when == "afterwards":
+        ours.registered()
+    with closing(socket.socket(socket.AF_UNIX)) as theirs:
+        theirs.bind(str(tmp_path / "a.com_x-000002.sock"))
+        if when == "afterwards":
+            eventually(lambda: ours.has_rival)
+        else:
+            ours.registered()
+        clock.advance(4.9)
+        assert (False, True) == (ours.outlived(), ours.has_rival)
+        if listens:
+            theirs.listen()
+        clock.advance(0.2)
+        assert (not listens, listens) == (ours.outlived(), ours.has_rival)
+    assert (listens, False) == (ours.outlived(), ours.has_rival)
+    ours.registered()
+    assert not ours.has_rival, "what it leaves is known to be dead"
 
 
 def test_nobody_is_told_who_has_been_forgotten(news: SocketNews, tmp_path: Path) -> None:

@@ -152,6 +152,19 @@ def test_a_newer_process_that_hangs_is_replaced_once_it_is_killed(overlap: Overl
 
 
 @pytest.mark.slow
+def test_a_newer_process_is_replaced_that_was_killed_before_the_older_one_asked_it(
+    overlap: Overlap,
+) -> None:
+    older = overlap.start()
+    older.process.send_signal(signal.SIGSTOP)
+    overlap.start().end(signal.SIGKILL)  # it leaves a socket that has never answered the older one
+    eventually(lambda: not overlap.healthy())
+    older.process.send_signal(signal.SIGCONT)
+    overlap.await_devices()
+    eventually(lambda: older.get("/readyz") == (200, "ok\n"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("behaviour", [TRACKS_SOCKETS, Behaviour.v1_36(), Behaviour.fixed()])
 @pytest.mark.parametrize("how", STOP)
 def test_whatever_happens_to_two_processes_the_devices_come_back_and_nobody_fights(

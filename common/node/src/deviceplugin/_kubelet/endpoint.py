@@ -80,7 +80,7 @@ class Endpoint:
         offer.watch(self._on_list)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._stream_timeout = _STREAM_TIMEOUT
-        self.sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
+        self.sockets = OwnSockets(resource.name, sockets, self._choice, self.poke, clock)
         self._alias: SocketAlias | None = None
         self._former: ResourceServer | None = None
         """Ends only when the kubelet watches the next one: one of 1.37 and newer loses nothing."""

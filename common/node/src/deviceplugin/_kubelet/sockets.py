@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.server import is_socket_of, slug_of, slug_of_resource
+from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import Callback, FileWatcher
 from deviceplugin._platform.unix_sockets import answers
 from deviceplugin._registration.by_kubelet_socket import Registrar, RegistrarChoice
@@ -16,6 +17,8 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 _UNCERTAIN: Final = 30.0
 """Seconds between two sockets in which the later one may belong to the earlier registration."""
+_ABOUT_TO_LISTEN: Final = 5.0
+"""Seconds in which a new socket need not answer; then its process has been killed."""
 
 
 def _time_of(path: Path) -> float:
@@ -83,8 +86,14 @@ class OwnSockets:
     """
 
     def __init__(
-        self, resource: str, news: SocketNews, choice: RegistrarChoice, changed: Callable[[], None]
+        self,
+        resource: str,
+        news: SocketNews,
+        choice: RegistrarChoice,
+        changed: Callable[[], None],
+        clock: Clock = MONOTONIC,
     ) -> None:
+        self._clock = clock
         self._resource = resource
         self._news = news
         self._choice = choice
@@ -93,7 +102,8 @@ class OwnSockets:
         self._ever: deque[str] = deque(maxlen=8)
         self._lock = threading.Lock()
         self._made = 0.0
-        self._new: set[Path] = set()
+        self._new: dict[Path, float] = {}
+        """Those that have not answered yet, each with when it was seen first."""
         self._later: set[Path] = set()
         self._earlier: set[Path] = set()
         """Those whose end changes nothing, because they registered before or have ended."""
@@ -116,10 +126,14 @@ class OwnSockets:
         self._made = _time_of(directory / self._now[0])
         with suppress(OSError):
             names = [path for path in directory.iterdir() if self._is_rivals(path.name)]
-            found = {path for path in names if _time_of(path) >= self._made - _UNCERTAIN}
+            times = {path: _time_of(path) for path in names}
+            found = {path for path in names if times[path] >= self._made - _UNCERTAIN}
+            young = {path for path in names if times[path] >= self._made - _ABOUT_TO_LISTEN}
             with self._lock:
-                self._new, self._later = set(), set(filter(answers, found))
-                self._earlier = {*names} - self._later
+                self._later = set(filter(answers, found))
+                waited_for = young - self._later - self._earlier
+                self._new = dict.fromkeys(waited_for, self._clock.now())
+                self._earlier = {*names} - self._later - waited_for
 
     @property
     def has_rival(self) -> bool:
@@ -140,12 +154,16 @@ class OwnSockets:
         False if another one that is left has a newer socket: then it is its turn to register again.
         """
         with self._lock:
-            new = {path for path in self._new if path.name not in self._ever}
-            before = self._later | new
+            now = self._clock.now()
+            new = {path: seen for path, seen in self._new.items() if path.name not in self._ever}
+            before = self._later | {*new}
             self._later = set(filter(answers, before))
-            # One that does not answer yet may be about to listen.
-            self._new = {path for path in new - self._later if path.exists()}
-            gone = before - self._later - self._new
+            self._new = {
+                path: seen
+                for path, seen in new.items()
+                if path not in self._later and path.exists() and now - seen < _ABOUT_TO_LISTEN
+            }
+            gone = before - self._later - {*self._new}
             self._earlier |= gone  # of which there may still be news
             return bool(gone) and all(_time_of(path) <= self._made for path in self._later)
 
@@ -155,7 +173,8 @@ class OwnSockets:
         elif name and self._is_rivals(name):
             path = self._choice.current.directory / name
             with self._lock:  # also one that has gone already
-                self._new |= {path} - self._earlier
+                if path not in self._earlier:
+                    self._new.setdefault(path, self._clock.now())
             self._changed()
 
     def _is_rivals(self, name: str) -> bool:
