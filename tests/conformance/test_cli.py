@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from deviceplugin_testing.conformance import (
 from deviceplugin_testing.conformance._check import NO_DEVICES
 from deviceplugin_testing.conformance.checks import _allocation
 from deviceplugin_testing.tools.conformance import _cli, _report, main
+from patience import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")
@@ -143,6 +145,19 @@ def test_a_given_directory_is_used_and_emptied_again(
     words = ["--quick", f"--kubelet-dir={short}", *only, "--", *plugin("good.Good")]
     assert 0 == main(words)
     assert [] == list((short / "device-plugins").iterdir())
+
+
+def test_a_plugin_ends_with_the_command_that_started_it(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    never = ["sh", "-c", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000"]
+    words = [sys.executable, "-m", "deviceplugin", "conformance", "--", *never]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as command:
+        eventually(pid.exists, "the plugin to start")
+        command.terminate()
+        assert 130 == command.wait(PATIENCE)
+    eventually(
+        lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), "the end of the plugin"
+    )
 
 
 def test_a_directory_that_cannot_be_used_makes_the_status_2(

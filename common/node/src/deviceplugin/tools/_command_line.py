@@ -3,9 +3,11 @@
 import argparse
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -52,8 +54,12 @@ def run(
     argv: Sequence[str],
     act: Callable[[argparse.Namespace], int],
     failures: tuple[type[Exception], ...] = (),
+    *,
+    starts: bool = False,
 ) -> int:
     """Parse ``argv``, call ``act`` with the options, and return the exit status.
+
+    If it ``starts`` processes, SIGTERM and SIGHUP end it as Ctrl-C does, and so these too.
 
     0 after ``--help``; 2 for a wrong command line or a ``ConfigError``; 1 if ``act`` raises one of
     ``failures`` or writes to a closed pipe; 130 if it is interrupted. Errors are printed.
@@ -61,7 +67,8 @@ def run(
     try:
         options = flags.parse_strictly(parser, argv)
         open_files.raise_limit()
-        status = act(options)
+        with _interrupted_by_any() if starts else nullcontext():
+            status = act(options)
         sys.stdout.flush()
     except SystemExit:  # --help
         return 0
@@ -78,6 +85,20 @@ def run(
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+@contextmanager
+def _interrupted_by_any() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ends = signal.SIGTERM, signal.SIGHUP
+    before = {one: signal.signal(one, signal.default_int_handler) for one in ends}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _why(error: Exception) -> str:

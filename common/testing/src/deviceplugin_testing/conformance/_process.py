@@ -7,12 +7,12 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin_testing.conformance._subject import fill
@@ -174,6 +174,28 @@ _VARIABLES: Final = (
 """Placeholders that are in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
 
 
+@contextmanager
+def _uninterrupted(give_up: Callable[[], None]) -> Iterator[None]:
+    """Put signals that interrupt off to the end, and ``give_up`` then.
+
+    Popen would lose a process amid whose start one comes.
+    """
+    came: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(signal.getsignal(number)):
+                before[number] = signal.signal(number, lambda one, _: came.append(one))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        give_up()
+        signal.raise_signal(came[0])
+
+
 class Plugin:
     """One process of the plugin, with the processes that it starts."""
 
@@ -200,14 +222,15 @@ class Plugin:
             self._begin = sink.tell()
             self.started_at = time.monotonic()
             try:
-                self._process = subprocess.Popen(  # noqa: S603 - the user's own command
-                    words,
-                    env={**os.environ, **given, **environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=sink,
-                    stderr=sink,
-                    start_new_session=True,
-                )
+                with _uninterrupted(self.kill):
+                    self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+                        words,
+                        env={**os.environ, **given, **environment},
+                        stdin=subprocess.DEVNULL,
+                        stdout=sink,
+                        stderr=sink,
+                        start_new_session=True,
+                    )
             except OSError as error:
                 raise ConfigError(f"{words[0]}: {error.strerror}") from error
 

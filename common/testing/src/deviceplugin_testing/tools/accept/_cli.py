@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -44,15 +43,13 @@ def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin accept`` with the arguments ``argv`` and return its exit status."""
     words, flags = _command_line.split(argv)
     act = partial(_run, flags=flags or ())
-    return _command_line.run(_parser(), words, act, (TrialError, OSError))
+    return _command_line.run(_parser(), words, act, (TrialError, OSError), starts=True)
 
 
 def _run(options: argparse.Namespace, flags: Sequence[str]) -> int:
     acceptance = _acceptance(options.plugin)
     _check(options, acceptance, flags)
     report = Report(f"{options.plugin}-device-plugin {' '.join(sys.argv[1:])}", options.report)
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was started is ended
-        signal.signal(number, signal.default_int_handler)
     with _limited(report), place() as folder:
         steps = Steps(acceptance, Trial(acceptance, flags, folder), report)
         steps.run(options.strategy or [*acceptance.strategies], provokes=options.provoke)

@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     """
     words, commands = _split(argv)
     return _command_line.run(
-        _parser(), words, lambda options: _run(options, commands), (BenchError,)
+        _parser(), words, lambda options: _run(options, commands), (BenchError,), starts=True
     )
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +63,8 @@ def main(argv: Sequence[str]) -> int:
     0 if no check failed, 1 if one did or nothing could be checked, 2 for a wrong command line.
     """
     words, command = _command_line.split(argv)
-    return _command_line.run(_parser(), words, lambda options: _run(options, command or ()))
+    act = partial(_run, command=command or ())
+    return _command_line.run(_parser(), words, act, starts=True)
 
 
 def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
