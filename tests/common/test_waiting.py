@@ -1,6 +1,7 @@
 """Waiting that others poke and end, with a clock of the test's own and with the machine's."""
 
 import math
+import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from deviceplugin._platform.waiting import Waiter
+from deviceplugin._platform.waiting import Bucket, Waiter
 from held_clock import HeldClock
 from patience import PATIENCE
 
@@ -144,3 +145,14 @@ def test_ticks_come_at_intervals_until_the_waiter_is_over(waiting: Waiting) -> N
     assert [2.0, 2.0] == [waiting.skip_wait() for _ in range(2)]
     waiting.waiter.end()
     assert 2 == len(ticks.result(PATIENCE))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_has_waited_for_the_bucket_may_use_it(seed: int) -> None:
+    chance, clock = random.Random(seed), HeldClock()
+    bucket = Bucket(2, 1.0, clock)
+    for _ in range(50):
+        clock.advance(chance.uniform(0, 1.5))
+        clock.advance(bucket.wait())
+        assert 0 == bucket.wait()
+        bucket.take()

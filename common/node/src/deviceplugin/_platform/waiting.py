@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
 
@@ -82,6 +82,10 @@ class Waiter:
         self._poked.clear()
 
 
+_ROUNDING: Final = 1e-6
+"""Of one use, what is left of it by adding fractions: a time that short does not pass."""
+
+
 class Bucket:
     """Permits ``burst`` uses at once, and one more every ``refill`` seconds. For one thread."""
 
@@ -97,7 +101,8 @@ class Bucket:
         now = self._clock.now()
         self._left = min(self._burst, self._left + (now - self._at) / self._refill)
         self._at = now
-        return max(0.0, (1 - self._left) * self._refill)
+        missing = 1 - self._left
+        return missing * self._refill if missing > _ROUNDING else 0.0
 
     def take(self) -> None:
         self._left -= 1

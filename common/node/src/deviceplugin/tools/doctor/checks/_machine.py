@@ -219,8 +219,8 @@ def runtime(node: Node) -> Iterator[Finding]:
         yield warning(
             config.source,
             f"/etc/containers/registries.conf {several if config.search else 'does not have any'}",
-            means="pods with an image such as gopher-device-plugin:0.1.0 fail: ImageInspectError.",
-            do="name it in full: localhost/gopher-device-plugin:0.1.0, as platforms.md says.",
+            means="pods whose image has no registry, such as NAME:TAG, fail: ImageInspectError.",
+            do="name it in full: localhost/NAME:TAG, as platforms.md says.",
         )
     missing = "starts containers without a device node that is missing on the host"
     yield ok(config.source, f"{missing}: plugins look at it before they give it")
