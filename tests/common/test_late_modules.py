@@ -25,7 +25,8 @@ import inspect, warnings, unittest
 inspect.getmodule(threading.Thread), inspect.stack(), inspect.getsource(urllib.request.urlopen)
 with unittest.TestCase().assertWarns(UserWarning):
     warnings.warn("here")
-assert idle("ssl") and repr(ssl) == f"<module 'ssl' from {ssl.__file__!r}>"
+assert "ssl" == ssl.__loader__.name and idle("ssl")
+assert repr(ssl) == f"<module 'ssl' from {ssl.__file__!r}>"
 """
 _USES = {
     "unless it is used": _UNUSED,
@@ -94,6 +95,15 @@ import prometheus_client
 assert idle("prometheus_client") and "prometheus_client.exposition" not in sys.modules
 assert prometheus_client.registry.CollectorRegistry is prometheus_client.CollectorRegistry
 assert not idle("prometheus_client") and not idle("ssl")
+""",
+    "unless it is not installed": """
+late_modules.LATE = {"absent"}
+try:
+    import absent
+except ModuleNotFoundError as error:
+    assert "absent" == error.name
+else:
+    raise AssertionError
 """,
     "if that fails at first": """
 blocked, sys.modules["_ssl"] = sys.modules.pop("_ssl", None), None

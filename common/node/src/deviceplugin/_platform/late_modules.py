@@ -124,6 +124,6 @@ def _import_part(module: ModuleType, name: str) -> bool:
 
 
 def _execute(module: ModuleType) -> None:
-    loader = module.__spec__.loader if module.__spec__ else None
+    loader = getattr(module.__spec__, "loader", None)
     if isinstance(loader, _Loader):
         loader.execute(module)
