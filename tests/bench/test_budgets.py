@@ -10,12 +10,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 import pytest
 from typing_extensions import override
@@ -25,9 +27,12 @@ from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin_testing.conformance._process import activity
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.tools.bench import _plan
 from deviceplugin_testing.tools.bench._subject import BenchSubject, running
+from gpu import fake_library
+from gpu.fake_nvml import FakeNvml, Fleet
 from patience import eventually
 
 RESOURCE = "budget.example/dev"
@@ -148,6 +153,75 @@ def test_http_is_served_without_what_writes_metrics_until_somebody_scrapes(
         assert metrics._exposition is None
         assert b"deviceplugin_registered" in metrics.expose("")[1]
         assert metrics._exposition is not None
+
+
+NEVER: Mapping[str, Collection[str]] = {
+    "_hashlib": (),
+    "_ssl": (),
+    "bz2": ("gpu", "node"),  # NVIDIA's library and importlib.metadata need it
+    "google.protobuf.text_format": (),
+    "importlib.metadata": ("node",),  # which looks for plugins
+    "prometheus_client.exposition": (),
+    "statistics": (),
+    "urllib.request": (),
+}
+"""What a plugin does not load that is at rest and scraped by Prometheus, but for these."""
+WATCHED = r"""
+import sys, traceback
+file, names, entry = sys.argv[1:4]
+del sys.argv[1:4]
+def see(event, arguments):
+    if event == "import" and arguments[0] in names.split(","):
+        frames = [one for one in traceback.extract_stack()[-2::-1] if one.filename[0] == "/"]
+        with open(file, "a") as output:
+            print(arguments[0], *(f"{one.filename}:{one.lineno}" for one in frames), file=output)
+sys.addaudithook(see)
+module, _, function = entry.partition(":")
+getattr(__import__(module, fromlist=[function]), function)()
+"""
+PROMETHEUS = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,*/*;q=0.2"
+ENTRIES = {
+    one.name.removesuffix("-device-plugin"): one.value
+    for one in entry_points(group="console_scripts")
+    if one.name.endswith("-device-plugin")
+}
+WORDS = {
+    "generic": ["--device={name: nothing, groups: [{paths: [{path: /dev/null}]}]}"],
+    "node": ["gopher", "simulated"],
+}
+
+
+@pytest.mark.parametrize("plugin", sorted(ENTRIES))
+def test_a_plugin_that_prometheus_scrapes_loads_neither_tls_nor_clients(
+    plugin: str, kubelet: Kubelet, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    imports, port, variables = tmp_path / "imports", free_port(), dict[str, str]()
+    if plugin == "gpu":
+        library = fake_library.build_or_skip(fake_library.kept(pytestconfig, "fake-nvml"))
+        variables = FakeNvml(tmp_path / "nvml", Fleet.of(2)).environment(library)
+    names = [name for name, others in NEVER.items() if plugin not in others]
+    words = [sys.executable, "-c", WATCHED, str(imports), ",".join(names), ENTRIES[plugin]]
+    imports.touch()
+    words += [*WORDS.get(plugin, ()), f"--http-address=127.0.0.1:{port}"]
+    words += [f"--plugin-dir={kubelet.simulated.plugin_dir}"]
+    environment = {**os.environ, **variables, "DP_STATE_FILE": ""}
+    with subprocess.Popen(words, env=environment) as process:
+        try:
+            for path in ("healthz", "metrics", "metrics", "devices"):
+                url = f"http://127.0.0.1:{port}/{path}"
+                eventually(partial(get, url, process), f"an answer of {path}")
+        finally:
+            process.kill()
+    assert [] == imports.read_text().splitlines(), "modules, and who imports them"
+
+
+def get(url: str, process: subprocess.Popen[bytes]) -> bytes:
+    """Return the answer as Prometheus gets it, nothing if there is none yet."""
+    assert process.poll() is None
+    with suppress(URLError), urlopen(Request(url, headers={"Accept": PROMETHEUS})) as answer:
+        body: bytes = answer.read()
+        return body
+    return b""
 
 
 def threads(pid: int) -> int:

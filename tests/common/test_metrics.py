@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 import pytest
-from prometheus_client import REGISTRY, generate_latest
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
@@ -15,6 +16,7 @@ from prometheus_client.samples import Sample
 import deviceplugin as dp
 from deviceplugin._http.devices_report import attribution
 from deviceplugin._inventory.published import Resource
+from deviceplugin._telemetry.exposition import _encoder
 from deviceplugin._telemetry.instruments import Count, Instrument, Level, Times
 from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, Metrics, Offered
 from scripted_plugin import ScriptedPlugin
@@ -96,6 +98,32 @@ def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
         len(family.samples),
         family.samples[0].labels["device"],
     )
+
+
+_OM = "application/openmetrics-text"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        f"{_OM};version=1.0.0;escaping=allow-utf-8;q=0.6,{_OM};version=0.0.1;q=0.5,*/*;q=0.2",
+        f"{_OM};version=1.0.0,{_OM};version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5",
+        *(f"{_OM}; version=1.0.0; escaping={one}" for one in ("dots", "values", "odd", "")),
+        *(f"{_OM};version={one}" for one in ("1.0.0", "1.0.00", "2.0.0", "0.0.1", "x")),
+        *(f"{_OM};version=1.0.0{one}" for one in (";q=0", ";charset=utf-8", ";", ",,", "x")),
+        *(_OM, f"text/html,{_OM};version=1.0.0", f" {_OM} ;version=1.0.0", f"{_OM}ion=1.0.0"),
+        *("", "*/*", "text/plain;version=0.0.4", "text/plain;version=1.0.0;escaping=dots", ";;,="),
+    ],
+)
+def test_the_format_is_the_one_that_the_library_chooses(accept: str) -> None:
+    try:
+        expected = choose_encoder(accept)
+    except ValueError:
+        expected = choose_encoder("")
+    encode, kind = _encoder(accept)
+    registry = CollectorRegistry()
+    registry.register(Metrics().exposition.additions)
+    assert (expected[1], expected[0](registry)) == (kind, encode(registry))
 
 
 def not_healthy(metrics: Metrics, *devices: dp.Device) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.podresources import Hold
 from deviceplugin._http.devices_report import Report
-from deviceplugin._http.page import MAX_DEVICES, MAX_RESOURCES, POLICY, render
+from deviceplugin._http.page import MAX_DEVICES, MAX_RESOURCES, policy, render
 from deviceplugin._telemetry.events import MAX_EVENTS, Event, Events
 from scripted_plugin import sick
 
@@ -230,7 +230,7 @@ def test_of_many_resources_those_with_problems_are_shown_and_the_others_counted(
 def test_nothing_is_loaded_from_elsewhere_and_nothing_but_the_own_script_may_run() -> None:
     text = render([report(dp.Device("a"))], [], name="n", problem="", now=NOW).decode()
     assert [] == re.findall(r"(?:https?:)?//\w", text)
-    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    rules = dict(rule.strip().split(" ", 1) for rule in policy().split(";"))
     assert "'none'" == rules["default-src"]
     for kind in ("script", "style"):
         body = re.search(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL)

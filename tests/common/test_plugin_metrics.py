@@ -1,4 +1,5 @@
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -49,9 +50,11 @@ def gauge(name: str, value: float | str, *label: str) -> Metric:
     return family
 
 
-def with_sample(name: str, sample: str, exemplar: Exemplar | None = None) -> Metric:
+def with_sample(
+    name: str, sample: str, exemplar: Exemplar | None = None, at: float | None = None
+) -> Metric:
     family = Metric(name, "For a test.", "gauge")
-    family.add_sample(sample, {}, 1, exemplar=exemplar)
+    family.add_sample(sample, {}, 1, timestamp=at, exemplar=exemplar)
     return family
 
 
@@ -98,6 +101,7 @@ def test_many_scrapes_at_once_ask_a_plugin_once() -> None:
         (lambda: [gauge("fan_rpm", "many")], "ValueError"),
         # Only one of the two formats can be written with it.
         (lambda: [with_sample("fan_rpm", "fan_rpm", Exemplar({"trace": "1"}, 1))], "ValueError"),
+        (lambda: [with_sample("fan_rpm", "fan_rpm", at=math.nan)], "ValueError"),
         (lambda: [with_sample("fan", "fan_rpm")], "ValueError: fan has a sample of fan_rpm"),
     ],
 )

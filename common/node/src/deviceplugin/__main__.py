@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from deviceplugin._app.signals import ending_at_once
 from deviceplugin._config.documents.faults import bounded, suggestion
+from deviceplugin._platform import late_modules
 
 _USAGE: Final = 2
 _VERSION: Final = "--version"
@@ -119,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (entry := _installed().get(name)):
         sys.stderr.write(f"deviceplugin: {_absent(name)}\n")
         return _USAGE
+    late_modules.install()
     try:
         with ending_at_once():
             run = cast("Callable[[Sequence[str]], int]", entry.load())

@@ -120,7 +120,7 @@ class AmdPlugin(dp.Plugin):
 
     @override
     def metrics(self) -> "Iterable[Metric]":
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client.metrics_core import GaugeMetricFamily
 
         errors = GaugeMetricFamily(
             "deviceplugin_amd_errors",

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import deviceplugin as dp
 from deviceplugin.kit import files, sysfs
@@ -55,6 +54,8 @@ def install(path: Path) -> None:
 
 def archive() -> bytes:
     """Return the hook: a zip file that Python runs. The same code gives the same bytes."""
+    from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo  # a plugin that serves does not need it
+
     file = io.BytesIO()
     file.write(_START.encode())
     with ZipFile(file, "w", ZIP_DEFLATED) as together:

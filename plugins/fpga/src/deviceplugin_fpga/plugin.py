@@ -104,7 +104,7 @@ class FpgaPlugin(dp.Plugin):
 
     @override
     def metrics(self) -> "Iterable[Metric]":
-        from prometheus_client.core import GaugeMetricFamily
+        from prometheus_client.metrics_core import GaugeMetricFamily
 
         yield GaugeMetricFamily(
             "deviceplugin_fpga_skipped",

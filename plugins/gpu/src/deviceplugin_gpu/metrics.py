@@ -8,11 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
-
-from prometheus_client.core import CounterMetricFamily as _Counter
-from prometheus_client.core import GaugeMetricFamily as _Gauge
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING, Any, Final
 
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.nvml.api import GPU_IS_LOST, Handle, NvmlError, Session, call
@@ -20,8 +16,12 @@ from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.recent import Recent
 from deviceplugin_gpu.snapshot import Gpu
 
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
 _PREFIX: Final = "deviceplugin_gpu_"
-_Family = _Gauge | _Counter
+_GAUGE: Final = "gauge"
+_COUNTER: Final = "counter"
 
 THROTTLING: Final[Mapping[str, int]] = {
     "application_clocks": 0x2,
@@ -35,22 +35,22 @@ THROTTLING: Final[Mapping[str, int]] = {
 }
 """Bits of NVML's clocks event reasons, without the one for an idle GPU."""
 
-_MEASURED: Final[Mapping[str, tuple[type[_Family], str, *tuple[str, ...]]]] = {
-    "utilization_ratio": (_Gauge, "Share of time in which the GPU was busy, 0 to 1."),
-    "memory_used_bytes": (_Gauge, "Memory in use, in bytes."),
-    "memory_bytes": (_Gauge, "Total memory, in bytes."),
-    "temperature_celsius": (_Gauge, "GPU temperature, in degrees Celsius."),
-    "power_watts": (_Gauge, "Power draw, in watts."),
+_MEASURED: Final[Mapping[str, tuple[str, str, *tuple[str, ...]]]] = {
+    "utilization_ratio": (_GAUGE, "Share of time in which the GPU was busy, 0 to 1."),
+    "memory_used_bytes": (_GAUGE, "Memory in use, in bytes."),
+    "memory_bytes": (_GAUGE, "Total memory, in bytes."),
+    "temperature_celsius": (_GAUGE, "GPU temperature, in degrees Celsius."),
+    "power_watts": (_GAUGE, "Power draw, in watts."),
     "row_remapping_pending": (
-        _Gauge,
+        _GAUGE,
         "Whether memory rows wait for a reset to be remapped: 1 or 0.",
     ),
-    "row_remapping_failed": (_Gauge, "Whether remapping a memory row has failed: 1 or 0."),
-    "energy_joules": (_Counter, "Energy used since the driver was loaded."),
-    "pcie_replays": (_Counter, "PCIe replays."),
-    "ecc_errors": (_Counter, "ECC memory errors since the driver was loaded.", "type"),
-    "remapped_rows": (_Gauge, "Remapped memory rows, by type of error.", "type"),
-    "throttled": (_Gauge, "Whether clocks are throttled, by reason: 1 or 0.", "reason"),
+    "row_remapping_failed": (_GAUGE, "Whether remapping a memory row has failed: 1 or 0."),
+    "energy_joules": (_COUNTER, "Energy used since the driver was loaded."),
+    "pcie_replays": (_COUNTER, "PCIe replays."),
+    "ecc_errors": (_COUNTER, "ECC memory errors since the driver was loaded.", "type"),
+    "remapped_rows": (_GAUGE, "Remapped memory rows, by type of error.", "type"),
+    "throttled": (_GAUGE, "Whether clocks are throttled, by reason: 1 or 0.", "reason"),
 }
 """Kind, help and further label of what the driver measures, by the name of the metric."""
 _CORRECTED, _UNCORRECTED = "corrected", "uncorrected"
@@ -87,7 +87,7 @@ class GpuMetrics:
 
     def collect(
         self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()
-    ) -> list[Metric]:
+    ) -> "list[Metric]":
         """Return the metrics of ``gpus``, within ``patience``."""
         uuids = [gpu.uuid for gpu in gpus if gpu.answers]
         readings = self.recent.begin(partial(self._ask, uuids))()
@@ -105,20 +105,25 @@ class GpuMetrics:
         return readings
 
 
-def _family(kind: type[_Family], name: str, help_: str, *labels: str) -> Any:
-    return kind(_PREFIX + name, help_, labels=["uuid", *labels])
+def _family(kind: str, name: str, help_: str, *labels: str) -> Any:
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+    make = GaugeMetricFamily if kind == _GAUGE else CounterMetricFamily
+    return make(_PREFIX + name, help_, labels=["uuid", *labels])
 
 
-def _facts(gpus: Iterable[Gpu]) -> Iterator[Metric]:
+def _facts(gpus: Iterable[Gpu]) -> "Iterator[Metric]":
     help_ = "GPUs on the node, with index, model and PCI address."
-    info = _family(_Gauge, "info", help_, "index", "model", "pci")
+    info = _family(_GAUGE, "info", help_, "index", "model", "pci")
     for gpu in gpus:
         info.add_metric([gpu.uuid, str(gpu.index), gpu.name, gpu.pci], 1)
     yield info
 
 
-def _absent(unidentified: Iterable[UnidentifiedGpu]) -> Metric:
-    family = _Gauge(
+def _absent(unidentified: Iterable[UnidentifiedGpu]) -> "Metric":
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(
         f"{_PREFIX}absent",
         "GPUs that are not advertised because they have no UUID.",
         labels=["pci", "index"],
@@ -128,16 +133,16 @@ def _absent(unidentified: Iterable[UnidentifiedGpu]) -> Metric:
     return family
 
 
-def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
-    healthy = _family(_Gauge, "healthy", "Whether the GPU is healthy: 1 or 0.")
-    unhealthy = _family(_Gauge, "unhealthy", "Unhealthy GPUs, by cause.", "cause")
+def _health(gpus: Iterable[Gpu], health: Health) -> "Iterator[Metric]":
+    healthy = _family(_GAUGE, "healthy", "Whether the GPU is healthy: 1 or 0.")
+    unhealthy = _family(_GAUGE, "unhealthy", "Unhealthy GPUs, by cause.", "cause")
     since = _family(
-        _Gauge, "health_changed_timestamp_seconds", "Unix time of the last change of health."
+        _GAUGE, "health_changed_timestamp_seconds", "Unix time of the last change of health."
     )
-    xids = _family(_Counter, "xids", "XID errors; no UUID where the driver named no GPU.", "xid")
-    license_ = _family(_Gauge, "vgpu_license", "Licenses of virtual GPUs, by state.", "state")
+    xids = _family(_COUNTER, "xids", "XID errors; no UUID where the driver named no GPU.", "xid")
+    license_ = _family(_GAUGE, "vgpu_license", "Licenses of virtual GPUs, by state.", "state")
     help_ = "Unix time at which the license of a virtual GPU expires."
-    expiry = _family(_Gauge, "vgpu_license_expiry_timestamp_seconds", help_)
+    expiry = _family(_GAUGE, "vgpu_license_expiry_timestamp_seconds", help_)
     for gpu in gpus:
         verdict = health.verdict(gpu.uuid)
         if state := verdict.license.name:
@@ -153,7 +158,7 @@ def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
     yield from (healthy, unhealthy, since, xids, license_, expiry)
 
 
-def _measured(readings: Sequence[tuple[str, Reading]]) -> Iterator[Metric]:
+def _measured(readings: Sequence[tuple[str, Reading]]) -> "Iterator[Metric]":
     families = {
         name: _family(kind, name, help_, *labels)
         for name, (kind, help_, *labels) in _MEASURED.items()

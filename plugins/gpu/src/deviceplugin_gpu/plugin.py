@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event as Flag
+from typing import TYPE_CHECKING
 
-from prometheus_client.core import Metric
 from typing_extensions import override
 
 import deviceplugin as dp
@@ -30,6 +30,9 @@ from deviceplugin_gpu.mps.shares import Shares
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Snapshot
 from deviceplugin_gpu.usage import Holder, Row, by_holder, families
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +158,7 @@ class GpuPlugin(dp.Plugin):
         return letting_go.addresses(self.held, units, self._driver.session.held)
 
     @override
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> "Iterable[Metric]":
         driver, used = self._driver, self._used()
         measured = driver.metrics.collect(driver.gpus, driver.health, self._discovery.absent)
         return [*measured, *families(used(), self.holders())]

@@ -10,9 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
-
-from prometheus_client.core import GaugeMetricFamily, Metric
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deviceplugin.kit.containers import Container, Process, Processes
 from deviceplugin.kit.log import Problems
@@ -20,6 +18,9 @@ from deviceplugin_gpu.nvml.api import NvmlError, Session, call
 from deviceplugin_gpu.nvml.processes import Share, memory_by_pid, shares
 from deviceplugin_gpu.recent import Recent
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 log = logging.getLogger(__name__)
 
@@ -161,8 +162,10 @@ def _charged(rows: Iterable[Row], holders: Iterable[Holder]) -> Iterator[tuple[R
         yield row, held or (owner and ("", "", *owner))
 
 
-def families(rows: Iterable[Row], holders: Iterable[Holder]) -> list[Metric]:
+def families(rows: Iterable[Row], holders: Iterable[Holder]) -> "list[Metric]":
     """Return ``rows`` as metrics."""
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
     found = {
         name: GaugeMetricFamily(_CONTAINER + name, text, labels=_LABELS)
         for name, text in _MEASURED.items()

@@ -31,8 +31,8 @@ from deviceplugin._config.node_choice import NodeLabels
 from deviceplugin._config.settings import Settings, dump, paths
 from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
+from deviceplugin._platform import late_modules, open_files
 from deviceplugin._platform import log_lines as _log
-from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Plugin
@@ -99,6 +99,7 @@ def main(
 
     Exit status: 0 after a stop, 2 for a configuration error, 1 for anything else.
     """
+    late_modules.install()
     command = _Command(plugins, settings, commands or {}, default_config, description)
     try:
         status = command.run(sys.argv[1:] if argv is None else argv)

@@ -1,6 +1,7 @@
 """The flags of a plugin's command: one for each setting, and a few more."""
 
 import argparse
+import functools
 import json
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,9 @@ from deviceplugin._config.settings_class import helps
 from deviceplugin.errors import ConfigError
 
 _COMMON: Final = frozenset(field.name for field in fields(Settings))
+
+
+_Narrow: Final = functools.partial(argparse.HelpFormatter, width=80)
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,6 +81,8 @@ def make_parser(
         "a key of the configuration file (log-level). A flag wins over the environment, and "
         "the environment over the file. Durations are written as 30s, 1m30s or 24h.",
         allow_abbrev=False,
+        # Or argparse would ask for the terminal's width at each flag, by modules that need others.
+        formatter_class=argparse.HelpFormatter if helping else _Narrow,
     )
     if commands and helping:
         listed = parser.add_subparsers(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from deviceplugin._platform.packages import version
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 
@@ -44,11 +45,9 @@ def _check_call(maker: Any, *, takes_settings: bool) -> None:
 
 def version_of(maker: Any) -> str:
     """Return the version of the package that has a plugin, or else that of the framework."""
-    from importlib.metadata import PackageNotFoundError, version
-
     module = getattr(_author(maker), "__module__", None) or ""
     for name in (module.partition(".")[0].replace("_", "-"), "deviceplugin"):
-        with suppress(PackageNotFoundError, ValueError):  # a ValueError without a name
+        with suppress(ModuleNotFoundError, ValueError):  # a ValueError without a name
             return version(name)
     return "unknown"
 

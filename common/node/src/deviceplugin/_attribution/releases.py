@@ -50,6 +50,8 @@ class Observation(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Track:
+    """A device that is held."""
+
     kubelet: Identity
     """The kubelet that last reported the device as held."""
     allocated_at: float

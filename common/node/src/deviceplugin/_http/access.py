@@ -5,7 +5,6 @@ a browser on the network of the pods could be made to read them, by the page of 
 name then resolves to the plugin's address (DNS rebinding). Such a name is in the header ``Host``.
 """
 
-import hmac
 import logging
 import re
 from collections.abc import Collection
@@ -44,9 +43,11 @@ class Access:
         if self._token_file is None:
             self._check_host(headers.get("Host"))
             return
+        from hmac import compare_digest  # few need OpenSSL
+
         token = self.read_token()
         scheme, _, given = headers.get("Authorization", "").partition(" ")
-        known = hmac.compare_digest(given.strip().encode("latin-1"), token)
+        known = compare_digest(given.strip().encode("latin-1"), token)
         if scheme.lower() != "bearer" or not known:
             reason = "the header Authorization must be Bearer with the token of http-token-file"
             raise RequestRefusedError(401, reason, {"WWW-Authenticate": "Bearer"})

@@ -2,7 +2,6 @@
 
 import logging
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -140,6 +139,6 @@ def _held(readers: Iterable[Client]) -> int:
 def end(connection: socket.socket) -> None:
     """Say that nothing more is sent, and do not wait for an answer to that."""
     with suppress(OSError, ValueError):
-        if isinstance(connection, ssl.SSLSocket):
-            connection.unwrap()
+        if unwrap := getattr(connection, "unwrap", None):  # TLS
+            unwrap()
     socket.socket.shutdown(connection, socket.SHUT_WR)

@@ -51,7 +51,7 @@ class Connections:
         plan: Callable[[bytes], bytes | Job],
         *,
         refusal: bytes,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
     ) -> None:
         self._listener = listener
         self._plan = plan
@@ -128,13 +128,21 @@ class Connections:
     def _attend(self, client: Client) -> None:
         try:
             self._advance(client)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
-            writes = isinstance(error, ssl.SSLWantWriteError)
-            awaited = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
-            self._poll.modify(client.socket, awaited, client)
         except OSError as error:
+            if awaited := self._awaited(error):
+                self._poll.modify(client.socket, awaited, client)
+                return
             log.debug("HTTP client failed", extra={"error": str(error)})
             self._drop(client)
+
+    def _awaited(self, error: OSError) -> int:
+        """Return the event after which to go on, 0 if ``error`` is the end. It may load OpenSSL."""
+        if self._tls and isinstance(error, ssl.SSLWantWriteError):
+            return selectors.EVENT_WRITE
+        waits = isinstance(error, BlockingIOError) or (
+            self._tls and isinstance(error, ssl.SSLWantReadError)
+        )
+        return selectors.EVENT_READ if waits else 0
 
     def _advance(self, client: Client) -> None:
         """Read what there is; OSError if there is no more now, or ever."""

@@ -10,8 +10,6 @@ from io import BytesIO
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from deviceplugin._http.page import POLICY
-
 TEXT: Final = "text/plain; charset=utf-8"
 _METHODS: Final = ("GET", "HEAD")
 _VERSION: Final = re.compile(r"HTTP/1\.[0-9]")
@@ -19,7 +17,8 @@ _ALWAYS: Final = {
     "Server": "deviceplugin",
     "Connection": "close",
     "Cache-Control": "no-store",
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }

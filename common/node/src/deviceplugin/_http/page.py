@@ -10,7 +10,7 @@ escaped, and the policy that it is served with allows no script but ``page.js``.
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
+from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
@@ -40,18 +40,23 @@ _HTML, _STYLE, _SCRIPT = (
 _PAGE: Final = Template(_HTML)
 
 
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
 _CLASSES: Final = {"healthy": "good", "degraded": "warn", "unhealthy": "bad"}
 _SIGNS: Final = {"healthy": "●", "degraded": "◆", "unhealthy": "▲"}
-POLICY: Final = (
-    f"default-src 'none'; style-src {_digest(_STYLE)}; script-src {_digest(_SCRIPT)}; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-"""The content security policy, of the page and of all else, which has neither style nor script."""
+
+
+@cache
+def policy() -> str:
+    """Return the content security policy of the page."""
+    from hashlib import sha256  # it loads OpenSSL
+
+    style, script = (
+        f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
+        for text in (_STYLE, _SCRIPT)
+    )
+    return (
+        f"default-src 'none'; style-src {style}; script-src {script}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def render(

@@ -11,17 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from deviceplugin._http.access import Access
 from deviceplugin._http.answering import Job
-from deviceplugin._http.certificate import Certificate
 from deviceplugin._http.connections import Connections
 from deviceplugin._http.devices_report import Report
 from deviceplugin._http.messages import TEXT, HttpAnswer, Request, RequestRefusedError, parse
-from deviceplugin._http.page import render
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from deviceplugin._http.certificate import Certificate
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class HttpServer:
         metrics: Metrics,
         *,
         access: Access | None = None,
-        certificate: Certificate | None = None,
+        certificate: "Certificate | None" = None,
         probed: Callable[[], None] = lambda: None,
     ) -> None:
         self._view = view
@@ -154,9 +155,11 @@ def _encoded_devices(report: Report) -> str:
 
 
 def _page(view: View, metrics: Metrics) -> HttpAnswer:
+    from deviceplugin._http.page import policy, render  # few look at it
+
     name, events = socket.gethostname(), metrics.events.latest()
     page = render(view.reports(), events, name=name, problem=view.ready(), now=time.time())
-    return HttpAnswer(200, "text/html; charset=utf-8", page)
+    return HttpAnswer(200, "text/html; charset=utf-8", page, {"Content-Security-Policy": policy()})
 
 
 _T = TypeVar("_T")

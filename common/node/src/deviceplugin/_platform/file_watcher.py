@@ -4,6 +4,7 @@ inotify reports a change at once. The paths are also polled every few seconds: e
 and a node can run out of inotify instances.
 """
 
+import ctypes
 import errno
 import itertools
 import logging
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 Callback = Callable[[str | None], None]
 """Called with the name of the entry that changed, or None if that is not known."""
 
+# Or it would start ldconfig to find it.
+inotify_simple._libc = ctypes.CDLL(None, use_errno=True)  # noqa: SLF001
 _EVENTS: Final = inotify_simple.flags
 _DIRECTORY: Final = (
     _EVENTS.CREATE
@@ -48,6 +51,8 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 @dataclass(eq=False)
 class _Watch:
+    """A path that is watched."""
+
     path: Path
     callbacks: list[Callback]
     """Several for one path share its watch."""

@@ -80,6 +80,8 @@ class SharedChannel:
 
 @dataclass(eq=False)
 class _Open:
+    """A channel that is in use."""
+
     server: object
     channel: grpc.Channel
     users: int = 0

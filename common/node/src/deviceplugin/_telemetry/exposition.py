@@ -1,19 +1,19 @@
 """Writing the metrics as Prometheus reads them. Only a scrape imports this module."""
 
-import platform
+import re
+import sys
 import time
-from collections.abc import Iterable, Iterator
-from importlib.metadata import version
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 from typing_extensions import override
 
+from deviceplugin._platform.packages import version
 from deviceplugin._telemetry.instruments import Count, Counter, Gauge, Histogram, Level
 from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, Metrics
 from deviceplugin._telemetry.plugin_metrics import Additions, series
@@ -21,6 +21,11 @@ from deviceplugin._telemetry.plugin_metrics import Additions, series
 _HELD: Final = "deviceplugin_device_allocated"
 _END: Final = b"# EOF\n"
 """The last line of the OpenMetrics format."""
+_OPENMETRICS: Final = re.compile(
+    r"application/openmetrics-text; ?version=1\.0\.0"
+    r"(?:; ?escaping=(allow-utf-8|underscores|dots|values))?(?:; ?q=[01](?:\.[0-9]*)?)?(?:,|$)"
+)
+"""The beginning of the header ``Accept`` of Prometheus."""
 _CHUNK: Final = 250
 """Lines that are written before other threads may run."""
 
@@ -42,21 +47,37 @@ class Exposition:
         return self._registry.collect()
 
     def write(self, accept: str) -> tuple[str, bytes]:
-        try:
-            encode, content_type = choose_encoder(accept)
-        except (ValueError, TypeError):  # an invalid header
-            encode, content_type = choose_encoder("")
+        encode, content_type = _encoder(accept)
         body = encode(self._registry)
         held = "".join(_write_held(self._metrics.attribution())).encode()
         end = body.rfind(_END) if body.endswith(_END) else len(body)
         return content_type, body[:end] + held + body[end:]
 
 
+def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """Return how to write what a scraper accepts, and its content type.
+
+    The library is asked only if OpenMetrics is not what is wanted first, as it is by Prometheus:
+    the module in which it decides also has its servers and clients, and needs OpenSSL.
+    """
+    if (wanted := _OPENMETRICS.match(accept)) and hasattr(openmetrics, "ALLOWUTF8"):
+        escaping = wanted[1] or openmetrics.UNDERSCORES
+        encode = partial(openmetrics.generate_latest, escaping=escaping, version="1.0.0")
+        kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        return encode, f"{kind}; escaping={escaping}"
+    from prometheus_client.exposition import choose_encoder
+
+    try:
+        return choose_encoder(accept)
+    except (ValueError, TypeError):  # an invalid header
+        return choose_encoder("")
+
+
 class _Build(Collector):
     def __init__(self) -> None:
         names = {"version": "deviceplugin", "grpc": "grpcio"}
         versions = {name: version(package) for name, package in names.items()}
-        self._versions = {**versions, "python": platform.python_version()}
+        self._versions = {**versions, "python": sys.version.split()[0]}
 
     @override
     def collect(self) -> Iterator[Metric]:

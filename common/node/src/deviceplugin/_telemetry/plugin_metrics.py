@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector
+from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Sample
 from typing_extensions import override
 
@@ -138,10 +137,10 @@ def _collect(plugin: Plugin) -> Sequence[Metric]:
     families = list(plugin.metrics())
     registry = CollectorRegistry()
     registry.register(_Given(families))
-    for write in (generate_latest, openmetrics.generate_latest):
-        write(registry)
+    openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
     for family in families:
         for sample in family.samples:
+            int(float(sample.timestamp or 0) * 1000)  # as the text format has it
             if sample.name not in series(family):
                 raise ValueError(f"{family.name} has a sample of {sample.name}")
     return families

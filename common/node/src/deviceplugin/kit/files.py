@@ -13,7 +13,6 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from deviceplugin._config.documents.reading import within
 
@@ -153,7 +152,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 def _new_draft(path: Path) -> tuple[Path, FileIO]:
     """Return a new file beside ``path``, locked until it is closed or its writer is dead."""
     for _ in range(_ATTEMPTS):
-        draft = path.with_name(f".{path.name}.{uuid4().hex}{_ENDING}")
+        draft = path.with_name(f".{path.name}.{os.urandom(16).hex()}{_ENDING}")
         file = FileIO(draft, "x", opener=_private)
         try:
             _lock(file.fileno())

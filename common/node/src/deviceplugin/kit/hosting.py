@@ -8,7 +8,6 @@ A package names a function that returns a ``Hosted`` as an entry point:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Final, Generic, TypeVar
 
 from deviceplugin._config.settings import Settings
@@ -53,6 +52,8 @@ def acceptance(name: str) -> Callable[[Sequence[str]], int]:
 
     def accept(argv: Sequence[str]) -> int:
         """Try this machine's devices as containers would get them, and write a report."""
+        from importlib.metadata import entry_points  # a plugin that serves does not need it
+
         found = [*entry_points(group="deviceplugin.commands", name="accept")]
         if not found:
             what = "needs deviceplugin-testing: in a checkout, pip install ./common/testing"

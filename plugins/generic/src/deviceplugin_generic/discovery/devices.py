@@ -1,6 +1,5 @@
 """Devices of entries: matches with their ids, health and allocation."""
 
-import hashlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,8 +46,14 @@ _CDI: Final = "cdi.k8s.io/"
 
 def path_id(share: int, paths: Sequence[str]) -> str:
     """Return the id that generic-device-plugin gives to a share of a device with these paths."""
+    try:
+        from _sha1 import sha1  # type: ignore[import-not-found] # hashlib loads OpenSSL
+    except ImportError:  # a Python that has only OpenSSL's
+        from hashlib import sha1
+
     text = f"{share}{''.join(paths)}"
-    return hashlib.sha1(text.encode(errors="surrogateescape"), usedforsecurity=False).hexdigest()
+    found: str = sha1(text.encode(errors="surrogateescape"), usedforsecurity=False).hexdigest()
+    return found
 
 
 def stems_of(match: Match, entry: Entry, identity: Identity, tree: Tree) -> list[Stem]:

@@ -1,6 +1,5 @@
 """What a container gets for its devices: variables, mounts, annotations, CDI names, and MPS."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -110,9 +109,11 @@ def _plain(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
 def _cdi(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
     found = dp.Allocation(cdi_names=names if "cdi-cri" in settings.device_list_strategy else ())
     if "cdi-annotations" in settings.device_list_strategy:
+        from hashlib import sha256  # it loads OpenSSL
+
         text = ",".join(names)
         # The same for the same devices, and different for the container's other resources.
-        key = hashlib.sha256(text.encode()).hexdigest()[:32]
+        key = sha256(text.encode()).hexdigest()[:32]
         annotation = f"{settings.cdi_annotation_prefix}{_ANNOTATION}{key}"
         found += dp.Allocation(annotations={annotation: text})
     return found

@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, Final, NamedTuple
 
 from deviceplugin_gpu.nvml.api import NOT_FOUND, Handle, NvmlError, ask, call
@@ -59,5 +58,5 @@ def shares(gpu: Handle, since: float) -> Mapping[int, Share]:
 
 def _mean(samples: Sequence[Any]) -> Share:
     percents = [one.smUtil for one in samples]
-    ratio = fmean(percents) / _ALL if max(percents) <= _ALL else math.nan
+    ratio = sum(percents) / len(percents) / _ALL if max(percents) <= _ALL else math.nan
     return Share(min(one.timeStamp for one in samples) / 1e6, ratio)

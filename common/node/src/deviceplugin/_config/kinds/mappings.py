@@ -41,6 +41,8 @@ def as_argument(kind: Kind[_T], argument: str) -> Key[_T]:
 
 @dataclass(eq=False, repr=False)
 class _Record(Generic[_T]):
+    """What a mapping becomes."""
+
     make: Callable[..., _T]
     keys: Mapping[str, Key[Any]]
     rules: tuple[Rule, ...] = ()
