@@ -156,3 +156,36 @@ def test_whoever_has_waited_for_the_bucket_may_use_it(seed: int) -> None:
         clock.advance(bucket.wait())
         assert 0 == bucket.wait()
         bucket.take()
+
+
+def test_a_pause_is_as_long_as_it_should_be_however_often_it_is_poked(waiting: Waiting) -> None:
+    pause = waiting.run(lambda: waiting.waiter.pause(10.0))
+    waiting.clock.wait_for_wait()
+    waiting.waiter.poke()
+    waiting.clock.advance(4.0)
+    assert 6.0 == waiting.clock.skip_wait()
+    pause.result(PATIENCE)
+    found = waiting.until(waiting.waiter, 3.0)  # that poke is forgotten
+    assert 3.0 == waiting.skip_wait()
+    assert not found.result(PATIENCE)
+
+
+def test_a_pause_ends_with_the_waiter_and_a_later_one_does_not_begin(waiting: Waiting) -> None:
+    pause = waiting.run(lambda: waiting.waiter.pause(10.0))
+    waiting.clock.wait_for_wait()
+    waiting.waiter.end()
+    pause.result(PATIENCE)
+    waiting.run(lambda: waiting.waiter.pause(10.0)).result(PATIENCE)
+    assert 0.0 == waiting.clock.now()
+
+
+@pytest.mark.parametrize(("checks", "seconds"), [(1, 0.1), (3, 0.3), (100, 0.5)])
+def test_what_can_wait_waits_while_others_are_busy_and_not_for_ever(
+    waiting: Waiting, checks: int, seconds: float
+) -> None:
+    busy = iter([True] * (checks - 1))
+    pause = waiting.run(lambda: waiting.waiter.pause_while(lambda: next(busy, False), 0.1))
+    while not pause.done():
+        waiting.clock.end_waits()
+    pause.result(PATIENCE)
+    assert seconds == pytest.approx(waiting.clock.now())

@@ -13,8 +13,9 @@ import pytest
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config.settings import Settings
-from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, file_of
+from deviceplugin._dra.claims.claim_files import ClaimFiles, file_of
 from deviceplugin._dra.claims.record import Record, RecordedDevice
+from deviceplugin._dra.claims.records import Records
 from deviceplugin.checks import Finding, Node
 from deviceplugin.tools.doctor._check import run
 from deviceplugin.tools.doctor.checks import KUBELET

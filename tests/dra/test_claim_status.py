@@ -325,6 +325,13 @@ def test_an_answer_that_is_not_as_it_should_be_is_reported_once(
     assert ("claim status refused", error) == (line.message, line.__dict__["error"])
 
 
+def test_what_is_released_while_others_are_written_is_left_alone(make: Simulated) -> None:
+    reporting = Reporting(make.api, many(make, 3))
+    reporting.status.count = lambda _succeeded: reporting.records.clear()
+    reporting.say("healthy")
+    assert ["get", "patch"] == asked(make)
+
+
 def test_what_is_not_prepared_yet_is_left_alone(make: Simulated) -> None:
     reporting = Reporting(make.api, [claim := allocated(make)])
     reporting.records[claim.uid] = replace(reporting.records[claim.uid], state="preparing")

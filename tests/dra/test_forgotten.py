@@ -49,7 +49,7 @@ class Kubelet:
             records=self.node.records.all,
             holdings=lambda: self.holdings,
             claims=self.server,
-            release=self.node.preparing.unprepare,
+            release=self.node.preparing.release,
             is_registered=lambda: self.registered,
             interval=INTERVAL,
             clock=self.clock,

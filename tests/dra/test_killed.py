@@ -42,6 +42,7 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     with monkeypatch.context() as patch:
         patch.setattr(files, "write", step(files.write))
         patch.setattr(files, "remove", step(files.remove))
+        patch.setattr(files, "sync", step(files.sync))
         with suppress(KilledError):
             yield lambda: bool(killed)
 
@@ -93,6 +94,24 @@ def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated_or_
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
         assert [] == node.metadata_files()
         node.prepare(other)
+
+
+def test_a_call_for_several_claims_that_was_killed_is_repeated_or_undone_claim_by_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both(node: DriverNode) -> list[Claim]:
+        return [node.allocate(name, result(name)) for name in ("gary", "gerd")]
+
+    expected = {"uid-gary": ["gary"], "uid-gerd": ["gerd"]}
+    for node in kills(monkeypatch, tmp_path, lambda node: node.prepare_all(*both(node))):
+        node.restart()
+        for name in (Path(one).stem.removeprefix("uid-") for one in node.recorded()):
+            other = node.allocate("other", result(name))
+            assert f"{name} is held by claim default/{name}" == node.refusal(other)
+        assert expected == node.prepare_all(*both(node))
+        assert 2 == len(node.cdi_files()) == len(node.metadata_files())
+        assert {"uid-gary": None, "uid-gerd": None} == node.unprepare_all(*both(node))
+        assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
 
 
 def test_an_unprepare_that_was_killed_releases_everything_when_it_is_repeated(

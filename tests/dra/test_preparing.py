@@ -1,7 +1,10 @@
 """Claims that are prepared and released, on a node that everything can happen to."""
 
 import json
+import os
 import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,9 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.naming import pool_name
+from deviceplugin._dra.serving.instances import FileLock
 from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.api_errors import UnavailableError
 from deviceplugin._platform.hooks import HookFailedError, HookTimeoutError
 from drivers.driver_node import (
     DRIVER,
@@ -25,7 +30,7 @@ from drivers.driver_node import (
     result,
 )
 from full_disk import full_disk
-from patience import eventually
+from patience import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -261,13 +266,16 @@ def test_a_device_with_and_without_admin_access_is_held(node: DriverNode) -> Non
     assert {(RESOURCE, "gary"): claim} == node.ownership.claims()
 
 
+def run_all(*calls: Callable[[], object]) -> None:
+    """Make ``calls`` at once, and wait until they have ended."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for one in [pool.submit(call) for call in calls]:
+            one.result(PATIENCE)
+
+
 def test_two_calls_for_one_claim_prepare_it_once(node: DriverNode) -> None:
     claim = node.allocate("one", result("gary"))
-    threads = [threading.Thread(target=node.prepare, args=(claim,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(*[lambda: node.prepare(claim)] * 8)
     assert [("pre_start", ["gary"]), ("allocate", ["gary"])] == node.plugin.calls
 
 
@@ -281,6 +289,88 @@ def test_a_call_gives_up_while_an_earlier_one_for_the_claim_is_under_way(node: D
         node.prepare(claim, seconds=0.01)
     wait.set()
     first.join()
+
+
+# Several claims of one call.
+
+
+def three(node: DriverNode) -> list[Claim]:
+    return [node.allocate(name, result(name)) for name in ("gary", "gerd", "gina")]
+
+
+def test_what_fails_for_one_claim_costs_no_other_of_its_call(node: DriverNode) -> None:
+    claims = [*three(node), node.allocate("odd", result("nobody")), Claim("default", "no", "no")]
+    node.prepare(node.allocate("first", result("gerd")))
+    expected = {
+        "uid-gary": ["gary"],
+        "uid-gerd": "gerd is held by claim default/first",
+        "uid-gina": ["gina"],
+        "uid-odd": f"unknown device: device nobody of pool {POOL}",
+        "no": "the API server answers 404",
+    }
+    assert expected == node.prepare_all(*claims) == node.prepare_all(*reversed(claims))
+    assert dict.fromkeys(expected) == node.unprepare_all(*claims)
+    assert ["uid-first.json"] == node.recorded()
+
+
+def test_claims_of_a_call_are_read_side_by_side_and_those_that_wait_come_last(
+    node: DriverNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, claims = node.store.get, three(node)
+    together, failures = threading.Barrier(len(claims)), [UnavailableError("away")]
+    prepared: list[list[str]] = []
+
+    def read(namespace: str, name: str, timeout: float = 0.0) -> Mapping[str, Any]:
+        if len(node.store.reads) < len(claims):
+            found = get(namespace, name, timeout)
+            together.wait(PATIENCE)
+            if name == "gary":
+                raise failures.pop()
+            return found
+        prepared.append(node.recorded())
+        return get(namespace, name, timeout)
+
+    monkeypatch.setattr(node.store, "get", read)
+    assert {f"uid-{one}": [one] for one in ("gary", "gerd", "gina")} == node.prepare_all(*claims)
+    assert [["uid-gerd.json", "uid-gina.json"]] == prepared
+
+
+def test_a_call_has_one_sync_of_the_directory_and_each_record_one_of_its_own(
+    node: DriverNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims, sync, synced = three(node), os.fsync, list[str]()
+
+    def noting(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name.partition(".json")[0])
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    node.prepare_all(*claims)
+    assert ("claims", [".uid-gary", ".uid-gerd", ".uid-gina"]) == (synced.pop(), sorted(synced))
+    synced.clear()
+    node.unprepare_all(*claims)
+    assert ["claims"] == synced
+
+
+def test_calls_for_the_same_claims_in_another_order_all_end_and_prepare_each_once(
+    node: DriverNode,
+) -> None:
+    claims, answers = three(node), list[Any]()
+    orders = [claims[turn:] + claims[:turn] for turn in range(3)] + [claims[::-1]] * 3
+    run_all(*(lambda order=one: answers.append(node.prepare_all(*order)) for one in orders))
+    assert [{f"uid-{one}": [one] for one in ("gary", "gerd", "gina")}] * 6 == answers
+    assert 3 == [hook for hook, _ in node.plugin.calls].count("allocate")
+
+
+def test_a_call_that_may_change_no_claims_prepares_none(
+    node: DriverNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = FileLock(node.path / "no" / "lock").take
+    monkeypatch.setattr(node.preparing, "turn", lambda _left: turn())
+    refused = f"{node.path / 'no' / 'lock'}: No such file or directory"
+    assert {f"uid-{one}": refused for one in ("gary", "gerd", "gina")} == node.prepare_all(
+        *three(node)
+    )
 
 
 # What is refused.

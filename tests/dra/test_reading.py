@@ -38,7 +38,9 @@ class Reading:
 
     def _run(self) -> None:
         try:
-            self.found = self._reader.read(CLAIM, lambda: self.seconds - self._clock.now())
+            left = lambda: self.seconds - self._clock.now()  # noqa: E731
+            for claim, attempt in self._reader.attempts([CLAIM], left):
+                self.found = self._reader.read(claim, left, attempt)
         except dp.DevicePluginError as error:
             self.error = str(error)
 

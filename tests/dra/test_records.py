@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.claims.claim_files import Records
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
+from deviceplugin._dra.claims.records import Records
 from full_disk import full_disk
 
 DEVICE = RecordedDevice(
@@ -65,11 +65,24 @@ def test_only_what_a_container_may_use_waits_for_the_disk(
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     records.write(record(state="preparing"))
+    records.sync()
     assert [] == synced
-    records.write(record())
-    assert 2 == len(synced)  # the file, and its directory
-    records.remove("uid-1")
-    assert 3 == len(synced)
+    for uid in ("uid-1", "uid-2"):
+        records.write(record(uid))
+    assert 2 == len(synced)  # the files
+    for _ in range(2):
+        records.sync()
+    assert 3 == len(synced)  # their directory
+    for _ in range(2):
+        records.remove("uid-1")
+        records.sync()
+    assert 4 == len(synced)
+    Records(records.directory).sync()
+    assert 4 == len(synced)
+    begun = Records(records.directory)
+    assert {"uid-2"} == begun.load().keys()
+    begun.sync()
+    assert 5 == len(synced)  # what a process has written that was killed before this
 
 
 def test_admin_access_and_what_the_claim_had_before_are_told_apart() -> None:

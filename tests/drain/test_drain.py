@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.claims.claim_files import Records
 from deviceplugin._dra.claims.record import Record, RecordedDevice
+from deviceplugin._dra.claims.records import Records
 from deviceplugin.tools.drain._cli import main
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
 from held_clock import HeldClock

@@ -206,17 +206,6 @@ def test_a_removed_file_takes_its_drafts_along(tmp_path: Path) -> None:
     assert not files.remove(path)
 
 
-def test_a_removed_file_is_gone_from_the_disk_if_that_is_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))  # noqa: PTH115
-    for durable, expected in ((False, []), (True, [str(tmp_path)])):
-        (tmp_path / "file").touch()
-        assert files.remove(tmp_path / "file", durable=durable)
-        assert expected == synced
-
-
 def test_what_is_there_already_is_written_only_when_it_is_wanted_again(tmp_path: Path) -> None:
     path = tmp_path / "file"
     assert [True, False, True] == [files.write(path, content) for content in (b"b", "b", "a")]

@@ -9,8 +9,8 @@ import pytest
 
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.claims.claim_files import Records
 from deviceplugin._dra.claims.record import Record, RecordedDevice
+from deviceplugin._dra.claims.records import Records
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin.kit.state import State
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit

@@ -10,11 +10,12 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
-from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
+from deviceplugin._dra.claims.claim_files import ClaimFiles, kind_of
 from deviceplugin._dra.claims.devices import Locator
 from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
+from deviceplugin._dra.claims.records import Records
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin._dra.serving.health import HealthReport
 from deviceplugin._dra.slices.attributes import Describer
@@ -183,10 +184,24 @@ class DriverNode:
         return claim
 
     def prepare(self, claim: Claim, seconds: float = math.inf) -> Sequence[RecordedDevice]:
-        return self.preparing.prepare(claim, lambda: min(seconds, 30.0))
+        (found,) = self.preparing.prepare([claim], lambda: min(seconds, 30.0)).values()
+        if isinstance(found, dp.DevicePluginError):
+            raise found
+        return found
+
+    def prepare_all(self, *claims: Claim) -> Mapping[str, Any]:
+        """Prepare ``claims`` by one call; return the ids of each, or why it is not prepared."""
+        answers = self.preparing.prepare(claims, lambda: 30.0)
+        return {
+            uid: str(one) if isinstance(one, dp.DevicePluginError) else [each.id for each in one]
+            for uid, one in answers.items()
+        }
 
     def unprepare(self, claim: Claim) -> None:
-        self.preparing.unprepare(claim, lambda: 30.0)
+        self.preparing.release(claim, lambda: 30.0)
+
+    def unprepare_all(self, *claims: Claim) -> Mapping[str, Any]:
+        return self.preparing.unprepare(claims, lambda: 30.0)
 
     def refusal(self, claim: Claim) -> str:
         """Return why ``claim`` is not prepared."""

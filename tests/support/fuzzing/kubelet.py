@@ -14,10 +14,10 @@ from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.podresources import Holdings, PodResources
 from deviceplugin._config import parameters
-from deviceplugin._dra.claims.claim_files import Records
 from deviceplugin._dra.claims.parameters import head_of
 from deviceplugin._dra.claims.reading import results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, RecordedParameters
+from deviceplugin._dra.claims.records import Records
 from deviceplugin._platform import rpc
 from deviceplugin._platform.checkpoint import FILE_NAME, checksum
 from deviceplugin.errors import AllocationError, ConfigError, KubeletUnavailableError

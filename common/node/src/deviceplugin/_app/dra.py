@@ -140,6 +140,7 @@ class Dra:
             ),
             offers=self._offers,
             published=self._published,
+            is_busy=self._driver.is_busy,
             count=lambda action, succeeded: metrics.slice_writes.labels(
                 driver, action, OK if succeeded else FAILED
             ).inc(),
@@ -154,6 +155,7 @@ class Dra:
             records=lambda: own.records() if own.leads else {},
             health=own.health,
             claims=self.claims,
+            is_busy=own.is_busy,
             count=lambda succeeded: metrics.claim_status_writes.labels(
                 driver, OK if succeeded else FAILED
             ).inc(),
@@ -197,10 +199,8 @@ class Dra:
         """Withdraw the driver from the kubelet, and wait until that is done."""
         for end in self._endings.values():
             end()
-        self._publisher.stop()
-        self._status.stop()
-        self._forgotten.stop()
-        self._driver.stop()
+        for one in (self._publisher, self._status, self._forgotten, self._driver):
+            one.stop()
         join(self._threads, _STOP_TIMEOUT)
 
     def finish(self) -> None:

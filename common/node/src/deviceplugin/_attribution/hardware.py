@@ -139,8 +139,9 @@ class HeldHardware:
             self._nodes.restore(found)
             if not (over or new):
                 return False
-            stale = self._nodes.compare()
-            return self._compare() or stale
+            stale = self._nodes.compare(over | new)
+            is_rival = any(True for key in new for _ in self._rivals_of(key, _pieces_at))
+            return ((is_rival or bool(self.rivals)) and self._compare()) or stale
 
     def became(self, key: Key, device: Device) -> str:
         """Return what became of ``device``, which is gone, by the file system; empty if nothing."""

@@ -105,9 +105,12 @@ class GivenNodes:
     def forget(self, key: Key) -> None:
         self._given.pop(key, None)
 
-    def compare(self) -> bool:
-        """Compare again, by the file system. Return whether others are ``stale``."""
-        found = {key: one for key in self._given if (one := self._of(key))}
+    def compare(self, keys: Collection[Key] | None = None) -> bool:
+        """Compare all, or ``keys``, again, by the file system. Return whether ``stale`` changed."""
+        among = self._given.keys() if keys is None else self._given.keys() & keys
+        found = {key: one for key in among if (one := self._of(key))}
+        if keys is not None:
+            found |= {key: one for key, one in self.stale.items() if key not in keys}
         before, self.stale = self.stale, found or _NONE
         return before != self.stale
 

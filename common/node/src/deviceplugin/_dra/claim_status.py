@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _TOGETHER: Final = 0.1
 """Seconds in which changes become one write for each claim."""
+_BUSY: Final = 5.0
+"""Most seconds that writes wait for calls that are under way."""
 _MESSAGES: Final = 300.0
 """Seconds until a claim is written again of which only messages have changed: some count."""
 _CHECK: Final = 600.0
@@ -85,12 +87,16 @@ class ClaimStatus:
     """Returns the records that are this process's to report, by uid."""
     health: Callable[[], Sequence[DeviceHealth]]
     claims: ClaimStore
+    is_busy: Callable[[], bool] = bool
+    """Returns whether pods wait for claims to be prepared."""
     count: Callable[[bool], None] = lambda _succeeded: None
     """Called for each write."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
         self._waiter = Waiter(self.clock)
+        self.stop, self.poke = self._waiter.end, self._waiter.poke
+        """Ends ``run``, or has it check soon."""
         self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT, full_jitter=True, spread=_SPREAD)
         self._bucket = Bucket(_BURST, _REFILL, self.clock)
         self._known: dict[str, _Known] = {}
@@ -106,16 +112,9 @@ class ClaimStatus:
         """Write until stopped. What is written stays: another process goes on with it."""
         while not self._waiter.is_over():
             self._waiter.until_poked(_MESSAGES)
-            self._waiter.pause(_TOGETHER)
+            self._waiter.pause_while(self.is_busy, _TOGETHER, _BUSY)
             if not self._waiter.is_over():
                 self.check()
-
-    def stop(self) -> None:
-        self._waiter.end()
-
-    def poke(self) -> None:
-        """Look soon what has changed."""
-        self._waiter.poke()
 
     def check(self) -> None:
         """Write what has changed, until something fails; then wait."""
@@ -129,6 +128,8 @@ class ClaimStatus:
         for uid in due:
             if self._waiter.is_over() or not self._may_ask():
                 return
+            if self.records().get(uid) is not prepared[uid]:
+                continue  # it was released meanwhile, or prepared again, which pokes
             try:
                 self._settle(prepared[uid].claim, wanted[uid])
             except ApiServerError as error:
@@ -178,8 +179,7 @@ class ClaimStatus:
         except (LookupError, TypeError, AttributeError) as error:
             self._refused(claim, repr(error))
         except ApiServerError as error:
-            # The first one may be of what has changed meanwhile.
-            is_first = claim.uid not in self._failed_at
+            is_first = claim.uid not in self._failed_at  # it may be of what has changed meanwhile
             if is_first or not self._may_write or not _is_refusal(error):
                 raise
             self._refused(claim, error)

@@ -7,15 +7,16 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from deviceplugin._attribution.claim_holders import Place, UnreadableRecords
-from deviceplugin._attribution.ownership import Claim, Ownership
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims import devices
-from deviceplugin._dra.claims.claim_files import ClaimFiles, Records
+from deviceplugin._dra.claims.claim_files import ClaimFiles
 from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
 from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
+from deviceplugin._dra.claims.records import Records
 from deviceplugin._dra.serving import instances
 from deviceplugin._dra.serving.health import DeviceHealth, HealthReport, HealthStreams
 from deviceplugin._dra.serving.server import DriverSettings, Registration, Server
@@ -84,6 +85,7 @@ class Driver:
             refresh=self._refresh,
             leave=self._records.seen,
         )
+        self.is_busy = self._turn.is_used
         self._preparing = preparing = Preparing(
             settings.name,
             self.boot or boot_id(),
@@ -99,6 +101,7 @@ class Driver:
             turn=self._turn.hold,
             clock=self.clock,
         )
+        self.release = preparing.release
         self._plugin = DraPlugin(settings.name, preparing, self.metrics, self.clock)
         self._report = HealthReport(
             settings.node,
@@ -107,7 +110,7 @@ class Driver:
             records=self._records.all,
             discovered=self.discovered,
         )
-        self._streams = HealthStreams(self._report.read, self.clock)
+        self._streams = HealthStreams(self._report.read, self.clock, self.is_busy)
         self._set_registered(registered=False)
         self.leads = False
         """Whether this process publishes the slices, and no other one of the driver does."""
@@ -122,10 +125,6 @@ class Driver:
             ),
         )
         self._end = self.ownership.subscribe(self.changed)
-
-    def release(self, claim: Claim, left: Callable[[], float]) -> None:
-        """Release ``claim``, as the kubelet's call does."""
-        self._preparing.unprepare(claim, left)
 
     def records(self) -> Mapping[str, Record]:
         return self._records.all()
@@ -205,7 +204,7 @@ class Driver:
             leader.release()
 
     def _record_changed(self, _name: str | None) -> None:
-        if not self._turn.is_ours():
+        if not (self.is_busy() or self._turn.is_ours()):
             self._waiter.poke()
 
     def _refresh(self) -> None:
@@ -236,7 +235,7 @@ class Driver:
         return wait
 
     def _serve(self, settings: DriverSettings, leader: instances.FileLock) -> None:
-        streams = HealthStreams(self._report.read, self.clock)
+        streams = HealthStreams(self._report.read, self.clock, self.is_busy)
         registration = Registration(settings.name, settings.service_socket, self._notified)
         handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
         self._set_registered(registered=False)
@@ -246,6 +245,7 @@ class Driver:
         try:
             while not self._waiter.is_over() and not server.gone:
                 self._waiter.until_poked(self._tend_while_serving(settings, leader))
+                self._waiter.pause_while(self.is_busy)
         finally:
             self._set_registered(registered=False)
             streams.close()

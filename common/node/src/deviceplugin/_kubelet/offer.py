@@ -61,9 +61,11 @@ class Offer:
         it, even of zero, if a registered resource has no healthy device.
         """
         name, devices = self.resource.name, self.resource.devices
-        withheld = self._ownership.withheld(name, devices)
-        may_be_held = bool(withheld) and self._ownership.concerns_pods(name)
-        return len(withheld) < len(devices) or may_be_held
+        if not devices:
+            return False
+        by_dra = self._ownership.mode == "dra"  # which withholds all: each claim is such a change
+        free = not by_dra and len(self._ownership.withheld(name, devices)) < len(devices)
+        return free or self._ownership.concerns_pods(name)
 
     @property
     def options(self) -> Options:

@@ -198,7 +198,8 @@ class FileWatcher:
                     if not watch.awaited or event.name in {"", watch.awaited}:
                         affected.setdefault(watch, {})[event.name] = None
         for watch, names in affected.items():
-            old, new = self._rearm(watch)
+            # A directory that is renamed or removed has an event without a name.
+            old, new = self._rearm(watch, is_there="" not in names and not watch.awaited)
             # If it was and is absent, it may have come and gone in between.
             if new is None and (old is not None or any(names)):
                 yield watch, None
@@ -206,15 +207,21 @@ class FileWatcher:
                 moved = (old or ())[:2] != new[:2]
                 yield from [(watch, None)] if moved else [(watch, name or None) for name in names]
 
-    def _rearm(self, watch: _Watch) -> tuple[Signature, Signature]:
-        """Watch what is at the path now; return the signatures of before and now."""
+    def _rearm(self, watch: _Watch, *, is_there: bool = False) -> tuple[Signature, Signature]:
+        """Watch what is at the path now; return the signatures of before and now.
+
+        It is watched already if it is the same and known to have been there all the time.
+        """
         with self._lock:
             if self._watches.get(watch.path) is not watch:  # ended meanwhile
                 return None, None
-            # Do so even if it seems unchanged: a new directory can have the old one's number.
-            self._arm(watch)
-            old, watch.signature = watch.signature, file_signature(watch.path)
-            return old, watch.signature
+            old, new = watch.signature, file_signature(watch.path)
+            # A new directory can have the old one's number.
+            if not is_there or old is None or new is None or old[:2] != new[:2]:
+                self._arm(watch)
+                new = file_signature(watch.path)
+            watch.signature = new
+            return old, new
 
     def _check(self, *, lost: bool = False) -> None:
         """Report what changed since the last check, or every path if events were ``lost``."""

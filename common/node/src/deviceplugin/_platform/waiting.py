@@ -17,11 +17,13 @@ class Waiter:
     A poke makes it check its condition again, now or in its next wait. Once it is over, none waits.
     """
 
-    __slots__ = ("_ended", "_is_pointless", "_poked", "clock")
+    __slots__ = ("_ended", "_is_pointless", "_poked", "_rested", "clock")
 
     def __init__(self, clock: Clock = MONOTONIC) -> None:
         self.clock = clock
         self._poked = threading.Event()
+        self._rested = threading.Event()
+        """Set at the end only: whoever pauses is not woken by each poke."""
         self._ended = threading.Event()
         self._is_pointless: Callable[[], bool] = bool  # which is False
 
@@ -32,6 +34,7 @@ class Waiter:
     def end(self) -> None:
         """End all waits of this thread, now and later, also those of waiters from ``unless``."""
         self._ended.set()
+        self._rested.set()
         self._poked.set()
 
     def is_over(self) -> bool:
@@ -66,8 +69,25 @@ class Waiter:
             self._wait(self.clock.now() + seconds)
 
     def pause(self, seconds: float) -> None:
-        """Wait ``seconds``, or until the waiter is over."""
-        self.until(lambda: False, seconds)
+        """Wait ``seconds``, or until the waiter is over. Pokes of this time are forgotten."""
+        if self._is_pointless is not bool:  # a poke may be about that
+            self.until(lambda: False, seconds)
+        elif seconds > 0 and not self.is_over():
+            self.clock.wait(self._rested, self.clock.now() + seconds)
+            self._rested.clear()  # which the clock of a test has set
+            self._poked.clear()
+
+    def pause_while(
+        self, is_busy: Callable[[], bool], step: float = 0.05, most: float = 0.5
+    ) -> None:
+        """Wait ``step`` seconds, and go on while ``is_busy()``, until ``most`` have passed.
+
+        So changes that come together are handled together, and after what a pod waits for.
+        """
+        end = self.clock.now() + most
+        self.pause(step)
+        while is_busy() and self.clock.now() < end and not self.is_over():
+            self.pause(step)
 
     def ticks(self, seconds: float) -> Iterator[None]:
         """Yield every ``seconds``, until the waiter is over."""

@@ -6,7 +6,6 @@ Also what may be a path, or a name in one, where devices say it of themselves.
 import errno
 import fcntl
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Final
 
 from deviceplugin._config.documents.reading import within
 
-__all__ = ["LONGEST_NAME", "name_problem", "path_problem", "remove", "within", "write"]
+__all__ = ["LONGEST_NAME", "name_problem", "path_problem", "remove", "sync", "within", "write"]
 
 _ENDING: Final = ".draft"
 """Readers, such as container runtimes and feature discovery, ignore hidden files with this ending.
@@ -63,6 +62,7 @@ def write(
     *,
     mode: int = 0o644,
     durable: bool = True,
+    named: bool = True,
     again: bool = False,
 ) -> bool:
     """Write ``content`` to ``path``; return whether the file changed.
@@ -80,6 +80,8 @@ def write(
         durable: Whether the file must be on the disk when this returns, so that it survives a loss
             of power. That may take seconds on a busy disk. Without it, a loss of power can leave
             an empty file.
+        named: Whether a durable file must have its name on the disk as well. Whoever writes many
+            into one directory can leave that to one ``sync`` after the last.
         again: Whether to write a new file even if the content is the same.
 
     Raises:
@@ -90,20 +92,23 @@ def write(
     wanted = content.encode() if isinstance(content, str) else content
     if not again and _is(path, wanted, mode):
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
     try:
         _remove_abandoned(path)
         _replace(path, wanted, mode, durable=durable)
+        if durable and named:
+            sync(path.parent)
     except OSError as error:
         # The error of a full disk names no file; others name the draft.
         raise OSError(error.errno, error.strerror, str(path)) from error
     return True
 
 
-def remove(path: Path, *, durable: bool = False) -> bool:
+def remove(path: Path) -> bool:
     """Remove ``path``, and drafts that killed writers of it left; return whether it was there.
 
-    If ``durable``, it is gone from the disk then, and does not come back after a loss of power.
+    After a loss of power it may come back, unless ``sync`` has returned.
 
     Raises:
         OSError: It cannot be removed.
@@ -113,9 +118,17 @@ def remove(path: Path, *, durable: bool = False) -> bool:
         path.unlink()
     except FileNotFoundError:
         return False
-    if durable:
-        _sync_directory(path.parent)
     return True
+
+
+def sync(directory: Path) -> None:
+    """Write the names in ``directory`` to the disk too, if the file system can do that."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _is(path: Path, content: bytes, mode: int) -> bool:
@@ -136,11 +149,10 @@ def _replace(path: Path, content: bytes, mode: int, *, durable: bool) -> None:
             if durable:
                 os.fsync(file.fileno())
             draft.replace(path)
-        finally:
-            with suppress(OSError):  # it has usually been renamed
+        except OSError:
+            with suppress(OSError):
                 draft.unlink()
-    if durable:
-        _sync_directory(path.parent)
+            raise
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
@@ -189,18 +201,9 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _drafts(path: Path) -> Iterator[Path]:
-    form = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{32}}{re.escape(_ENDING)}")
+    begin = f".{path.name}."
+    length = len(begin) + len(uuid4().hex) + len(_ENDING)
     with suppress(OSError):
         for name in os.listdir(path.parent):  # noqa: PTH208 - names
-            if form.fullmatch(name):
+            if len(name) == length and name.startswith(begin) and name.endswith(_ENDING):
                 yield path.with_name(name)
-
-
-def _sync_directory(path: Path) -> None:
-    """Write the new name to the disk too, if the file system can do that."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -8,21 +8,23 @@ and nobody else gets the devices meanwhile.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._dra.claims.allocations import Asking, PluginCalls, limit, unanswered
-from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
+from deviceplugin._dra.claims.claim_files import ClaimFiles, kind_of
 from deviceplugin._dra.claims.devices import Candidates, Locator, book
 from deviceplugin._dra.claims.metadata import Describe, DescribedClaims
 from deviceplugin._dra.claims.parameters import ParameterReader
-from deviceplugin._dra.claims.reading import ClaimReader, PatientReader, Result, results
+from deviceplugin._dra.claims.reading import Attempt, ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
+from deviceplugin._dra.claims.records import Records
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
@@ -30,6 +32,8 @@ from deviceplugin.errors import AllocationError, DevicePluginError
 from deviceplugin.model import Device
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _MANY: Final = 10
 """Most devices that one log line names."""
@@ -98,35 +102,54 @@ class Preparing:
         self._claims.close()
         self._calls.close()
 
-    def prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
-        """Make the devices of ``claim`` ready for its containers, and return them.
+    def prepare(
+        self, claims: Sequence[Claim], left: Callable[[], float]
+    ) -> Mapping[str, Sequence[RecordedDevice] | DevicePluginError]:
+        """Make the devices of each claim ready for its containers; return them by the claim's uid.
 
         A claim that is prepared gets the same answer, unless a node of it is gone, and what its
         containers need is checked again. ``left`` returns the seconds that are left of the call.
-        After a DevicePluginError it is not prepared, and nobody is given the devices: try again.
+        A claim with an error is not prepared, and nobody is given its devices: try again.
         """
+        if reason := self.unusable():
+            return dict.fromkeys((one.uid for one in claims), AllocationError(reason))
+        attempts = self._claims.attempts(claims, left)
+        return self._outcomes(
+            claims, left, ((one, partial(self._prepare, one, left, read)) for one, read in attempts)
+        )
+
+    def _outcomes(
+        self,
+        claims: Sequence[Claim],
+        left: Callable[[], float],
+        tasks: Iterable[tuple[Claim, Callable[[], _T]]],
+    ) -> Mapping[str, _T | DevicePluginError]:
+        """Do ``tasks`` while no other process changes claims; it is on the disk at the end."""
+        outcomes: dict[str, _T | DevicePluginError] = {}
+        try:
+            with _named_errors(), self.turn(left):
+                for claim, do in tasks:
+                    try:
+                        with _named_errors(), self._locks.hold(claim.uid, left()):
+                            outcomes[claim.uid] = do()
+                    except DevicePluginError as error:
+                        outcomes[claim.uid] = error
+                self.records.sync()
+        except DevicePluginError as error:
+            return dict.fromkeys((one.uid for one in claims), error)
+        return outcomes
+
+    def _prepare(
+        self, claim: Claim, left: Callable[[], float], attempt: Attempt
+    ) -> Sequence[RecordedDevice]:
         if not is_uid(claim.uid):
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
-        if reason := self.unusable():
-            raise AllocationError(reason)
-        with self._turn(claim, left):
-            return self._prepare(claim, left)
-
-    @contextmanager
-    def _turn(self, claim: Claim, left: Callable[[], float]) -> Iterator[None]:
-        try:
-            with self.turn(left), self._locks.hold(claim.uid, left()):
-                yield
-        except OSError as error:
-            raise AllocationError(f"{error.filename}: {error.strerror}") from error
-
-    def _prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         record = self.records.get(claim.uid)
         if record is None or record.state != "prepared" or record.boot != self.boot:
-            wanted = results(self._claims.read(claim, left), claim, self.driver)
+            wanted = results(self._claims.read(claim, left, attempt), claim, self.driver)
         else:
             try:
-                document = self._claims.read_once(claim)
+                document = attempt()
             except DevicePluginError:  # what it has is known without the API server
                 return self._given_again(record)
             wanted = results(document, claim, self.driver)
@@ -185,21 +208,31 @@ class Preparing:
         else:
             self.ownership.unprepare(claim.uid)
 
-    def unprepare(self, claim: Claim, left: Callable[[], float]) -> None:
-        """Release the devices of ``claim``; of one that is unknown there are none.
+    def unprepare(
+        self, claims: Sequence[Claim], left: Callable[[], float]
+    ) -> Mapping[str, DevicePluginError | None]:
+        """Release the devices of each claim, by its uid; of one that is unknown there are none.
 
         The plugin's ``released`` is called first, so nobody gets the devices before it returns.
-        After a DevicePluginError it is still prepared: try again.
+        A claim with an error is still prepared: try again.
         """
+        tasks = ((one, partial(self._unprepare, one, left)) for one in claims)
+        return self._outcomes(claims, left, tasks)
+
+    def release(self, claim: Claim, left: Callable[[], float]) -> None:
+        """Release the devices of ``claim``, as ``unprepare``; DevicePluginError if that fails."""
+        for error in filter(None, self.unprepare([claim], left).values()):
+            raise error
+
+    def _unprepare(self, claim: Claim, left: Callable[[], float]) -> None:
         if not is_uid(claim.uid):
             return
-        with self._turn(claim, left):
-            record = self.records.get(claim.uid)
-            self.claim_files.drop(claim.uid)
-            if record is not None:
-                self._release(record, left)
-            self.records.remove(claim.uid)
-            self.ownership.unprepare(claim.uid)
+        record = self.records.get(claim.uid)
+        self.claim_files.drop(claim.uid)
+        if record is not None:
+            self._release(record, left)
+        self.records.remove(claim.uid)
+        self.ownership.unprepare(claim.uid)
         if record is not None:
             self._changed()
             log.info("claim released", extra={"claim": str(claim), "devices": _listed(record)})
@@ -215,6 +248,15 @@ class Preparing:
             devices = [known.get(one, Device(one, resource=name)) for one in ids]
             if self._calls.released(resource, devices, limit(left())):
                 self.metrics.released.labels(name).inc(len(ids))
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Raise an OSError of the context as an AllocationError."""
+    try:
+        yield
+    except OSError as error:
+        raise AllocationError(f"{error.filename}: {error.strerror}") from error
 
 
 def _has(record: Record, wanted: Sequence[Result]) -> bool:

@@ -7,6 +7,7 @@ now, it is asked again within the time of the call, as clients in Go do.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -30,6 +31,8 @@ _TIMEOUT: Final = 10.0
 """Seconds for each later answer, because the API server may be just slow."""
 _SHORTEST: Final = 1.0
 """Seconds for an answer if no time is left, as for the last of many claims of one call."""
+_BESIDE: Final = 4
+"""Claims of one call that are read at a time: as many as connections are kept."""
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 4.0
 """A pod starts this many seconds after the API server is back, at most."""
@@ -46,6 +49,10 @@ _FROM_CLASS: Final = "FromClass"
 _POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 _TOO_MANY: Final = 1_000_000
 """Shares that no device has."""
+
+
+Attempt = Callable[[], Mapping[str, Any]]
+"""Returns the object of a claim, or raises why it could not be read."""
 
 
 class ClaimReader(Protocol):
@@ -74,18 +81,40 @@ class PatientReader:
             for waiter in self._waiters:
                 waiter.end()
 
-    def read_once(self, claim: Claim) -> Mapping[str, Any]:
-        """Return the object of ``claim``; raises what its only attempt raises."""
-        return self._claims.get(claim.namespace, claim.name, _FIRST_TIMEOUT)
+    def attempts(
+        self, claims: Sequence[Claim], left: Callable[[], float]
+    ) -> Iterator[tuple[Claim, Attempt]]:
+        """Yield each claim with what its first attempt returned or raises, those that failed last.
 
-    def read(self, claim: Claim, left: Callable[[], float]) -> Mapping[str, Any]:
-        """Return the object of ``claim``. ``left`` returns the seconds that are left of the call.
+        Several are read side by side. ``left`` returns the seconds that are left of the call.
+        """
+
+        def read(claim: Claim) -> Mapping[str, Any]:
+            seconds = max(_SHORTEST, min(_FIRST_TIMEOUT, left()))
+            return self._claims.get(claim.namespace, claim.name, seconds)
+
+        if len(claims) == 1:  # without a thread
+            yield claims[0], lambda: read(claims[0])
+            return
+        failed = []
+        with ThreadPoolExecutor(_BESIDE, thread_name_prefix="claims") as pool:
+            reads = {pool.submit(read, one): one for one in claims}
+            for one in as_completed(reads):
+                if one.exception():
+                    failed.append(one)
+                else:
+                    yield reads[one], one.result
+        for one in failed:
+            yield reads[one], one.result
+
+    def read(self, claim: Claim, left: Callable[[], float], attempt: Attempt) -> Mapping[str, Any]:
+        """Return the object of ``claim``, if need be by more attempts after the first one.
 
         UnavailableError if the API server could not answer in this time, or if too many others wait
         for it. Another error, such as that it does not exist, is final.
         """
         try:
-            found = self.read_once(claim)
+            found = attempt()
         except UnavailableError as error:
             with self._waiting() as waiter:
                 if waiter is None:

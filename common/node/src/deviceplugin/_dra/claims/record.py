@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from deviceplugin._attribution.ownership import Claim
@@ -149,9 +149,9 @@ class Record:
             "state": self.state,
             "boot": self.boot,
             "claim": self.claim._asdict(),
-            "devices": [asdict(one) for one in self.devices],
+            "devices": [_fields(one) for one in self.devices],
             "document": self.document,
-            "parameters": [asdict(one) for one in self.parameters],
+            "parameters": [_fields(one) for one in self.parameters],
             "metadata": dict(self.metadata),
         }
 
@@ -181,8 +181,12 @@ class Record:
         return record
 
 
+def _fields(one: RecordedDevice | RecordedParameters) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__slots__}  # asdict would copy all
+
+
 def _device(found: Mapping[str, Any]) -> RecordedDevice:
-    given = {one.name: found[one.name] for one in fields(RecordedDevice)}
+    given = {name: found[name] for name in RecordedDevice.__slots__}
     device = RecordedDevice(**{**given, "cdi_names": tuple(given["cdi_names"])})
     for text in (device.resource, device.id, device.request, device.pool, device.name):
         _text(text)

@@ -119,12 +119,18 @@ def _absent(place: tuple[str, str], *, complete: bool) -> DeviceHealth:
 
 
 class HealthStreams:
-    """The methods of the DRAResourceHealth service. ``read`` returns the health of all devices."""
+    """The methods of the DRAResourceHealth service. ``read`` returns the health of all devices.
+
+    ``is_busy`` returns whether pods wait for claims to be prepared.
+    """
 
     def __init__(
-        self, read: Callable[[], Sequence[DeviceHealth]], clock: Clock = MONOTONIC
+        self,
+        read: Callable[[], Sequence[DeviceHealth]],
+        clock: Clock = MONOTONIC,
+        is_busy: Callable[[], bool] = bool,
     ) -> None:
-        self._read = read
+        self._read, self._is_busy = read, is_busy
         self._clock = clock
         self._lock = threading.Lock()
         self._waiters: set[Waiter] = set()
@@ -180,7 +186,7 @@ class HealthStreams:
             if is_last:
                 return
             waiter.until_poked(max(0.0, due - self._clock.now()))
-            waiter.pause(_TOGETHER)
+            waiter.pause_while(self._is_busy)
 
     def _enter(self) -> Waiter | None:
         with self._lock:

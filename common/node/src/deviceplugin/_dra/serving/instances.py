@@ -117,6 +117,10 @@ class Turn:
             return self._path.stat().st_mtime_ns == self._stamp
         return False
 
+    def is_used(self) -> bool:
+        """Return whether this process is changing claims."""
+        return self._users > 0
+
     def close(self) -> None:
         """Stop waiting for other processes."""
         self._closed.set()

@@ -1,10 +1,9 @@
 """The service of a DRA driver, which the kubelet calls to prepare claims and to undo that."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -23,8 +22,11 @@ from deviceplugin.proto.dra import dra_v1beta1_pb2 as beta_pb
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 _SERVICES: Final = (pb.DESCRIPTOR, beta_pb.DESCRIPTOR)
 _PREPARE, _UNPREPARE = "prepare", "unprepare"
+_UNKNOWN: Final = DevicePluginError("the call failed")
 _RESERVE: Final = 5.0
 """Seconds of a call that are left for everything but hooks."""
 
@@ -57,17 +59,25 @@ class DraPlugin:
         def left() -> float:
             return time_left() if context.is_active() else 0.0  # nobody waits for the answer
 
-        return pb.NodePrepareResourcesResponse(
-            claims={one.uid: self._prepare(_claim(one), left) for one in request.claims}
-        )
+        answers = {}
+        for claim, found in self._outcomes(_PREPARE, self.preparing.prepare, request.claims, left):
+            if isinstance(found, DevicePluginError):
+                reason = self._failed(claim, "claim not prepared", found)
+                answers[claim.uid] = pb.NodePrepareResourceResponse(error=reason)
+            else:
+                devices = [_device(one) for one in found]
+                answers[claim.uid] = pb.NodePrepareResourceResponse(devices=devices)
+        return pb.NodePrepareResourcesResponse(claims=answers)
 
     def NodeUnprepareResources(  # noqa: N802
         self, request: pb.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> pb.NodeUnprepareResourcesResponse:
-        left = self._time_left(context)
-        return pb.NodeUnprepareResourcesResponse(
-            claims={one.uid: self._unprepare(_claim(one), left) for one in request.claims}
-        )
+        answers, left = {}, self._time_left(context)
+        do = self.preparing.unprepare
+        for claim, error in self._outcomes(_UNPREPARE, do, request.claims, left):
+            reason = "" if error is None else self._failed(claim, "claim not released", error)
+            answers[claim.uid] = pb.NodeUnprepareResourceResponse(error=reason)
+        return pb.NodeUnprepareResourcesResponse(claims=answers)
 
     # What the methods share.
 
@@ -77,37 +87,31 @@ class DraPlugin:
         end = self.clock.now() + seconds - _RESERVE
         return lambda: end - self.clock.now()
 
-    def _prepare(self, claim: Claim, left: Callable[[], float]) -> pb.NodePrepareResourceResponse:
+    def _outcomes(
+        self,
+        method: str,
+        do: Callable[[Sequence[Claim], Callable[[], float]], Mapping[str, _T | DevicePluginError]],
+        messages: Iterable[pb.Claim],
+        left: Callable[[], float],
+    ) -> Iterator[tuple[Claim, _T | DevicePluginError]]:
+        """Yield each claim with what ``do`` returned for it, and count that."""
+        claims = [Claim(one.namespace, one.name, one.uid) for one in messages]
+        outcomes: Mapping[str, _T | DevicePluginError] = {}
+        begin = self.clock.now()
         try:
-            with self._counted(_PREPARE):
-                devices = self.preparing.prepare(claim, left)
-        except DevicePluginError as error:
-            reason = self._failed(claim, "claim not prepared", error)
-            return pb.NodePrepareResourceResponse(error=reason)
-        self._problems.over(claim.uid)
-        return pb.NodePrepareResourceResponse(devices=[_device(one) for one in devices])
-
-    def _unprepare(
-        self, claim: Claim, left: Callable[[], float]
-    ) -> pb.NodeUnprepareResourceResponse:
-        try:
-            with self._counted(_UNPREPARE):
-                self.preparing.unprepare(claim, left)
-        except DevicePluginError as error:
-            reason = self._failed(claim, "claim not released", error)
-            return pb.NodeUnprepareResourceResponse(error=reason)
-        self._problems.over(claim.uid)
-        return pb.NodeUnprepareResourceResponse()
-
-    @contextmanager
-    def _counted(self, method: str) -> Iterator[None]:
-        code = FAILED
-        try:
-            with self.metrics.claim_seconds.labels(self.driver, method).time():
-                yield
-            code = OK
+            outcomes = do(claims, left)
         finally:
-            self.metrics.claim_calls.labels(self.driver, method, code).inc()
+            seconds = self.clock.now() - begin
+            for one in claims:
+                failed = isinstance(outcomes.get(one.uid, _UNKNOWN), DevicePluginError)
+                code = FAILED if failed else OK
+                self.metrics.claim_seconds.labels(self.driver, method).observe(seconds)
+                self.metrics.claim_calls.labels(self.driver, method, code).inc()
+        for one in claims:
+            found = outcomes[one.uid]
+            if not isinstance(found, DevicePluginError):
+                self._problems.over(one.uid)
+            yield one, found
 
     def _failed(self, claim: Claim, event: str, error: DevicePluginError) -> str:
         reason = reason_of(error)
@@ -117,10 +121,6 @@ class DraPlugin:
         ):
             self.metrics.events.add(event, detail=f"{claim}: {reason}")
         return reason
-
-
-def _claim(message: pb.Claim) -> Claim:
-    return Claim(message.namespace, message.name, message.uid)
 
 
 def _device(one: RecordedDevice) -> pb.Device:

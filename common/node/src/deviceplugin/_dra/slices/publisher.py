@@ -70,6 +70,8 @@ class Publisher:
     published: Callable[[Collection[Key]], None] = lambda _keys: None
     """Called with all devices that are in slices now, after each change of them, when no write is
     under way and before ``offers`` is called again."""
+    is_busy: Callable[[], bool] = bool
+    """Returns whether pods wait for claims to be prepared."""
     count: Callable[[str, bool], None] = lambda _action, _succeeded: None
     """Called with the action of each write, and whether it succeeded."""
     clock: Clock = MONOTONIC
@@ -100,7 +102,7 @@ class Publisher:
         try:
             while not self._waiter.is_over():
                 self._waiter.until_poked(self._list_at - self.clock.now())
-                self._waiter.pause(COALESCED)
+                self._waiter.pause_while(self.is_busy, COALESCED)
                 if not self._waiter.is_over():
                     self._try()
         finally:
