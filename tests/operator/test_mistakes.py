@@ -10,7 +10,7 @@ from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, NAMESPACE, NODE
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
-from deviceplugin_operator.observed import Fleet
+from deviceplugin_operator.fleet import Fleet
 from operators.fleet_cluster import SPACE
 from operators.managed import Managed
 from operators.pods import RESOURCE
