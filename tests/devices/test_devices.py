@@ -122,7 +122,7 @@ def test_what_two_pods_have_and_the_kubelet_would_not_give_is_not_allocatable() 
     inventory.add_pods(listed(("p", [entry("a")]), ("q", [entry("a")])))
     (device,) = inventory
     assert "in use" == device.state
-    assert "ns/p/main, ns/q/main" in _inventory.table(inventory)
+    assert "ns/p/main, ns/q/main" in "".join(_inventory.table(inventory, 99))
     inventory.close()
     assert "not allocatable" == device.state
 
@@ -179,8 +179,8 @@ def test_what_a_plugin_says_of_itself_and_of_holders_is_shown() -> None:
     problem = "waiting for the kubelet"
     inventory.add_plugin({"resources": [{"name": R, "devices": devices, "problem": problem}]})
     assert ["unknown", "in use"] == [device.state for device in inventory]
-    assert f"unknown: {R}: {problem}" in _inventory.table(inventory)
-    assert "claim 7/7, claim True/True, claim a/a" in _inventory.table(inventory)
+    assert f"unknown: {R}: {problem}" in "".join(_inventory.table(inventory, 99))
+    assert "claim 7/7, claim True/True, claim a/a" in "".join(_inventory.table(inventory, 99))
 
 
 NUMA = [{"id": "a", "healthy": True, "numa_nodes": [float("inf")]}]

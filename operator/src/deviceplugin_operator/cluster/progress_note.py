@@ -97,10 +97,9 @@ def _text(progress: Progress, nodes: Mapping[str, Taken]) -> str:
     said = {key: one for key in _KEYS if (one := getattr(progress, key))}
     offered = {_RESOURCES: progress.resources} if progress.resources else {}
     groups = _grouped(taken)
-    plain = json.dumps({**said, **offered, _TAKEN: groups})
-    if len(plain) <= _PLAIN:
-        return plain
-    packed = b64encode(zlib.compress(json.dumps(groups).encode())).decode()
+    if len(text := json.dumps(groups)) <= _PLAIN:
+        return json.dumps({**said, **offered, _TAKEN: groups})
+    packed = b64encode(zlib.compress(text.encode())).decode()
     return json.dumps({**said, **offered, _PACKED: packed})
 
 
@@ -108,10 +107,10 @@ def _fitting(
     nodes: Mapping[str, _T], text: Callable[[Mapping[str, _T]], str], most: int
 ) -> dict[str, _T]:
     """Return as many of ``nodes``, by name, as have a ``text`` of at most ``most`` bytes."""
-    found = dict(sorted(nodes.items()))
-    while found and len(text(found)) > most:
-        found = dict([*found.items()][: len(found) * 9 // 10])
-    return found
+    names = sorted(nodes)
+    while (size := len(text({name: nodes[name] for name in names}))) > most and names:
+        del names[len(names) * most // size * 49 // 50 :]
+    return {name: nodes[name] for name in names}
 
 
 def revisions(owner: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
