@@ -100,6 +100,21 @@ def listed(*pods: tuple[str, list[pb.ContainerDevices]]) -> pb.ListPodResourcesR
     )
 
 
+def test_of_very_many_devices_a_terminal_shows_the_first_before_the_last_is_formatted() -> None:
+    inventory = Inventory()
+    inventory.add_allocatable(pb.AllocatableResourcesResponse(devices=[entry("a", "b", "c", "d")]))
+    lines = _inventory.table(inventory, 3)
+    assert ["RESOURCE", "DEVICE", "STATE", "NUMA", "HELD", "BY", "REASON"] == next(lines).split()
+    held = Holder("a-namespace", "a-pod", "c")
+    for device in inventory:
+        device.holders |= {held} if device.id in {"c", "d"} else set()
+    shown = list(lines)
+    columns = [line.find("-") for line in shown[:4]]
+    assert columns[0] == columns[1]
+    assert all("a-namespace/a-pod/c" in line for line in shown[2:4])
+    assert f"{R}: 2 free, 2 in use\n" in shown
+
+
 def test_entries_of_one_device_are_one_row() -> None:
     inventory = Inventory()
     twice = [

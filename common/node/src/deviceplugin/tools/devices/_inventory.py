@@ -217,15 +217,15 @@ def _reason(device: NodeDevice) -> str:
     return " ".join(f"{device.reason}{since}".split())
 
 
-def _sums(devices: Sequence[NodeDevice]) -> list[str]:
-    if not devices:
-        return []
-    parts = []
-    for resource in dict.fromkeys(device.resource for device in devices):
-        states = Counter(device.state for device in devices if device.resource == resource)
-        counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-        parts.append(f"{resource}: {counts}")
-    return ["", *parts]
+def _sums(devices: Iterable[NodeDevice]) -> Iterator[str]:
+    states: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for device in devices:
+        states[device.resource][device.state] += 1
+    if states:
+        yield ""
+    for resource, found in states.items():
+        counts = ", ".join(f"{number} {state}" for state, number in sorted(found.items()))
+        yield f"{resource}: {counts}"
 
 
 def document(inventory: Inventory) -> Mapping[str, Any]:
