@@ -35,7 +35,7 @@ LISTS_EVERY: Final = 300.0
 DEBOUNCE: Final = 0.05
 """Seconds in which several events of an object become one reconcile."""
 NODE_DEBOUNCE: Final = 1.0
-"""Seconds in which changes of nodes do: in a roll-out there are many each second."""
+"""Seconds in which changes of up to a thousand nodes do: in a roll-out there are many."""
 FIRST_WAIT: Final = 1.0
 LAST_WAIT: Final = 60.0
 DEAF: Final = 900.0
@@ -59,7 +59,7 @@ class Controller:
         self._namespace = namespace
         self._every = {"nodes": nodes_every, "lists": lists_every}
         self.seen = Seen()
-        self.fleet = Fleet(api, partial(self._wake_all, min(NODE_DEBOUNCE, nodes_every)))
+        self.fleet = Fleet(api, self._nodes_changed)
         self.queue = Queue(time.monotonic)
         self._cluster = Cluster(api, self.seen, namespace)
         self._reconciler = Reconciler(
@@ -123,6 +123,10 @@ class Controller:
     def _wake_all(self, after: float = DEBOUNCE) -> None:
         for owner in self.seen.owners():
             self.queue.add(owner["metadata"]["name"], after)
+
+    def _nodes_changed(self) -> None:
+        wait = NODE_DEBOUNCE * (1 + self.fleet.size // 1000)
+        self._wake_all(min(wait, self._every["nodes"]))
 
     def problem(self) -> str:
         """Return why the process should be restarted, or an empty string."""

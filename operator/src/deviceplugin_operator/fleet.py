@@ -78,6 +78,11 @@ class Fleet:
         self.unread: Exception | None = None  # why slices cannot be read
         self.classes: Mapping[str, list[str]] = {}  # by extended resource
 
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes.items)
+
     def follow(self, drivers: Iterable[str]) -> None:
         """Know from now on what these DRA drivers offer."""
         wanted = frozenset(drivers)
