@@ -113,6 +113,7 @@ def test_of_very_many_devices_a_terminal_shows_the_first_before_the_last_is_form
     assert columns[0] == columns[1]
     assert all("a-namespace/a-pod/c" in line for line in shown[2:4])
     assert f"{R}: 2 free, 2 in use\n" in shown
+    assert ["no devices\n"] == list(_inventory.table(Inventory(), 3))
 
 
 def test_entries_of_one_device_are_one_row() -> None:
