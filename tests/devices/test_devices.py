@@ -100,6 +100,22 @@ def listed(*pods: tuple[str, list[pb.ContainerDevices]]) -> pb.ListPodResourcesR
     )
 
 
+def test_of_very_many_devices_a_terminal_shows_the_first_before_the_last_is_formatted() -> None:
+    inventory = Inventory()
+    inventory.add_allocatable(pb.AllocatableResourcesResponse(devices=[entry("a", "b", "c", "d")]))
+    lines = _inventory.table(inventory, 3)
+    assert ["RESOURCE", "DEVICE", "STATE", "NUMA", "HELD", "BY", "REASON"] == next(lines).split()
+    held = Holder("a-namespace", "a-pod", "c")
+    for device in inventory:
+        device.holders |= {held} if device.id in {"c", "d"} else set()
+    shown = list(lines)
+    columns = [line.find("-") for line in shown[:4]]
+    assert columns[0] == columns[1]
+    assert all("a-namespace/a-pod/c" in line for line in shown[2:4])
+    assert f"{R}: 2 free, 2 in use\n" in shown
+    assert ["no devices\n"] == list(_inventory.table(Inventory(), 3))
+
+
 def test_entries_of_one_device_are_one_row() -> None:
     inventory = Inventory()
     twice = [
@@ -122,7 +138,7 @@ def test_what_two_pods_have_and_the_kubelet_would_not_give_is_not_allocatable() 
     inventory.add_pods(listed(("p", [entry("a")]), ("q", [entry("a")])))
     (device,) = inventory
     assert "in use" == device.state
-    assert "ns/p/main, ns/q/main" in _inventory.table(inventory)
+    assert "ns/p/main, ns/q/main" in "".join(_inventory.table(inventory, 99))
     inventory.close()
     assert "not allocatable" == device.state
 
@@ -179,8 +195,8 @@ def test_what_a_plugin_says_of_itself_and_of_holders_is_shown() -> None:
     problem = "waiting for the kubelet"
     inventory.add_plugin({"resources": [{"name": R, "devices": devices, "problem": problem}]})
     assert ["unknown", "in use"] == [device.state for device in inventory]
-    assert f"unknown: {R}: {problem}" in _inventory.table(inventory)
-    assert "claim 7/7, claim True/True, claim a/a" in _inventory.table(inventory)
+    assert f"unknown: {R}: {problem}" in "".join(_inventory.table(inventory, 99))
+    assert "claim 7/7, claim True/True, claim a/a" in "".join(_inventory.table(inventory, 99))
 
 
 NUMA = [{"id": "a", "healthy": True, "numa_nodes": [float("inf")]}]

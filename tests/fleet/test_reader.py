@@ -1,6 +1,7 @@
 """Long lists from an API server that is busy, forgetful or slow."""
 
 import io
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ def reading(script: Script) -> Iterator[tuple[HeldClock, Future[list[str]]]]:
         yield clock, pool.submit(read, script, Waiter(clock))
 
 
-def test_a_list_comes_in_pages_and_after_a_second_a_terminal_shows_how_far_it_is(
+def test_a_list_comes_in_pages_and_soon_a_terminal_shows_how_far_it_is(
     script: Script,
 ) -> None:
     out, clock = Terminal(), HeldClock()
@@ -48,7 +49,7 @@ def test_a_list_comes_in_pages_and_after_a_second_a_terminal_shows_how_far_it_is
     progress.show("nodes", 500, 5000)
     progress.end()
     assert "" == out.getvalue()
-    clock.advance(1)
+    clock.advance(0.5)
     script.answers += [page([node("a"), node("b")], "t", 1), page([node("c")])]
     assert ["a", "b", "c"] == read(script, progress=progress)
     progress.end()
@@ -58,6 +59,11 @@ def test_a_list_comes_in_pages_and_after_a_second_a_terminal_shows_how_far_it_is
     ]
     clear = "\r\x1b[K"
     assert f"{clear}reading nodes: 2 of 3{clear}reading nodes: 3{clear}" == out.getvalue()
+    progress.found = lambda: "7 of 8 example.com/gpu healthy" + 300 * "x"
+    progress.show("nodes", 500, None)
+    shown = out.getvalue().rpartition(clear)[2]
+    assert shown.startswith("reading nodes: 500: 7 of 8 example.com/gpu healthyxx")
+    assert len(shown) < shutil.get_terminal_size().columns
 
 
 def test_a_list_that_is_forgotten_half_way_is_started_again_and_nothing_counts_twice(

@@ -17,7 +17,7 @@ from cluster.kinds import (
 )
 from deviceplugin_operator import names, rights
 from deviceplugin_operator.crd.specification import Rollout, read
-from deviceplugin_operator.observed import NodeFacts
+from deviceplugin_operator.fleet import NodeFacts
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.step import Member, Pod, Progress, Taken, next_step
 from deviceplugin_operator.slices import NOTHING, offered

@@ -40,13 +40,14 @@ def test_the_rights_are_these_and_no_others() -> None:
     assert [
         ([group], ["deviceplugins"], ["get", "list", "watch"]),
         ([group], ["deviceplugins/status"], ["patch"]),
-        ([""], ["nodes"], ["get", "list"]),
-        (["resource.k8s.io"], ["resourceslices", "deviceclasses"], ["list"]),
+        ([""], ["nodes"], ["list", "watch"]),
+        (["resource.k8s.io"], ["resourceslices"], ["list", "watch"]),
+        (["resource.k8s.io"], ["deviceclasses"], ["list"]),
     ] == [tuple(rule.values()) for rule in of_kind("ClusterRole")["rules"]]
     assert [
         (["apps"], ["daemonsets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
         ([""], ["configmaps"], ["get", "list", "watch", "create", "delete"]),
-        ([""], ["pods"], ["list", "delete"]),
+        ([""], ["pods"], ["list", "watch", "delete"]),
     ] == [tuple(rule.values()) for rule in of_kind("Role")["rules"]]
     events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
     assert [events] == of_kind("Role", namespace="default")["rules"]

@@ -8,7 +8,7 @@ import pytest
 from deviceplugin import ConfigError
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator.crd.specification import Wanted, read
-from deviceplugin_operator.observed import Fleet, NodeFacts
+from deviceplugin_operator.fleet import Fleet, NodeFacts
 from deviceplugin_operator.reconciling import devices
 from deviceplugin_operator.reconciling.conflicts import conflict
 from deviceplugin_operator.reconciling.status import Outcome, Reported, status
@@ -171,7 +171,7 @@ NOWHERE = zoned("nowhere")
 )
 def test_a_younger_object_conflicts_with_an_older_one(older: Any, younger: Any, said: str) -> None:
     fleet = Fleet(ApiServer("http://nowhere"))
-    fleet._nodes = {
+    fleet._nodes.items = {
         one.name: one
         for one in (
             node("n0", zone="a", os="linux"),
@@ -186,7 +186,7 @@ def test_a_younger_object_conflicts_with_an_older_one(older: Any, younger: Any, 
         asked = None
     own = an_object("b", younger)
     found = conflict(
-        own, read(own), [(older, asked), (own, None)], fleet, lambda _: [fleet._nodes["n2"]]
+        own, read(own), [(older, asked), (own, None)], fleet, lambda _: [fleet._nodes.items["n2"]]
     )
     assert (f"DevicePlugin a already {said}" if said else "") == found
 

@@ -22,7 +22,7 @@ from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator import liveness, shell
 from deviceplugin_operator.command_line import main
 from deviceplugin_operator.controller import Controller
-from deviceplugin_operator.reconciling.rolling import Timing
+from deviceplugin_operator.reconciling.judge import Timing
 from operators import fleet_cluster
 from operators.fleet_cluster import SPACE, Fleet
 from patience import PATIENCE, eventually

@@ -12,20 +12,20 @@ from deviceplugin.kit.backoff import Backoff
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.cluster.objects import notify
+from deviceplugin_operator.fleet import Fleet
 from deviceplugin_operator.observed import (
     CONFIG_MAPS,
     DAEMON_SETS,
     KINDS,
     OWNERS,
-    Fleet,
     Hearing,
     Object,
     Seen,
     owner_of,
 )
 from deviceplugin_operator.reconciling.dra import Dra
+from deviceplugin_operator.reconciling.judge import Timing
 from deviceplugin_operator.reconciling.reconciler import Reconciler
-from deviceplugin_operator.reconciling.rolling import Timing
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ LISTS_EVERY: Final = 300.0
 """Seconds between complete lists, in case an event was lost."""
 DEBOUNCE: Final = 0.05
 """Seconds in which several events of an object become one reconcile."""
+NODE_DEBOUNCE: Final = 1.0
+"""Seconds in which changes of up to a thousand nodes do: in a roll-out there are many."""
 FIRST_WAIT: Final = 1.0
 LAST_WAIT: Final = 60.0
 DEAF: Final = 900.0
@@ -57,10 +59,11 @@ class Controller:
         self._namespace = namespace
         self._every = {"nodes": nodes_every, "lists": lists_every}
         self.seen = Seen()
-        self.fleet = Fleet(api)
+        self.fleet = Fleet(api, self._nodes_changed)
         self.queue = Queue(time.monotonic)
+        self._cluster = Cluster(api, self.seen, namespace)
         self._reconciler = Reconciler(
-            Cluster(api, self.seen, namespace),
+            self._cluster,
             self.seen,
             self.fleet,
             partial(notify, api),
@@ -70,8 +73,6 @@ class Controller:
         )
         self._stop = threading.Event()
         self._whole = time.monotonic()
-        self._answered = 0
-        """The changes of nodes for which all objects were reconciled."""
         self._hearing = Hearing(time.monotonic)
         self._failing: dict[str, str] = {}
         self._raced: set[str] = set()
@@ -102,6 +103,8 @@ class Controller:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(30)
+        self.fleet.stop()
+        self._cluster.stop()
 
     def event(self, kind: str, event: str | None, found: Object) -> None:
         """Take in an event of a watch."""
@@ -117,9 +120,13 @@ class Controller:
         if kind == OWNERS:  # others may have been in conflict with it
             self._wake_all()
 
-    def _wake_all(self) -> None:
+    def _wake_all(self, after: float = DEBOUNCE) -> None:
         for owner in self.seen.owners():
-            self.queue.add(owner["metadata"]["name"])
+            self.queue.add(owner["metadata"]["name"], after)
+
+    def _nodes_changed(self) -> None:
+        wait = NODE_DEBOUNCE * (1 + self.fleet.size // 1000)
+        self._wake_all(min(wait, self._every["nodes"]))
 
     def problem(self) -> str:
         """Return why the process should be restarted, or an empty string."""
@@ -138,7 +145,7 @@ class Controller:
     def _look(self) -> None:
         due = {"lists": 0.0, "nodes": 0.0}
         while not self._stop.is_set():
-            for what, look in (("lists", self._look_at_objects), ("nodes", self._look_at_nodes)):
+            for what, look in (("lists", self._look_at_objects), ("nodes", self.fleet.refresh)):
                 if time.monotonic() >= due[what]:
                     wait = self._every[what] if self._tried(what, look) else 5.0
                     due[what] = time.monotonic() + wait
@@ -179,13 +186,6 @@ class Controller:
         group = "/apis/apps/v1" if kind == DAEMON_SETS else "/api/v1"
         place = f"{group}/namespaces/{self._namespace}/{kind}"
         return place, {"labelSelector": names.OWNER} if kind in {DAEMON_SETS, CONFIG_MAPS} else {}
-
-    def _look_at_nodes(self) -> None:
-        self.fleet.refresh()
-        changes = self.fleet.changes
-        if changes != self._answered:  # most looks show nothing new
-            self._answered = changes
-            self._wake_all()
 
     # Working
 

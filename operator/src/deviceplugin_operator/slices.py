@@ -5,14 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from deviceplugin.apiserver import ApiServer, devices_in
+from deviceplugin.apiserver import ApiServer, has_shares, newest, shares, taint
 from deviceplugin.kit.configuration import resource_name_problem
 
 _API: Final = "/apis/resource.k8s.io/v1"
-_HELD: Final = "held"
-"""Taint of a healthy device that a pod still has by the other protocol."""
-_SHARES: Final = "shares"
-_PAGE: Final = 100
+PATH: Final = f"{_API}/resourceslices"
 Object = Mapping[str, Any]
 
 
@@ -44,9 +41,13 @@ class Slice(NamedTuple):
     pool: tuple[str, str, str]
     """Its node, driver and name."""
     generation: int
-    of: int
-    """The number of slices of its pool."""
+    size: int
     offers: Offered
+
+    @property
+    def node(self) -> str:
+        """The node whose devices are in it; empty if they are not of one node."""
+        return self.pool[0]
 
 
 def read(found: Object) -> Slice:
@@ -58,14 +59,10 @@ def read(found: Object) -> Slice:
         resource = (device.get("attributes") or {}).get("resource", {}).get("string", "")
         if resource_name_problem(resource):
             continue  # it could become a part of a command, or be one of thousands in a status
-        count = 1
-        if device.get("allowMultipleAllocations"):
-            shared.add(resource)
-            shares = (device.get("capacity") or {}).get(_SHARES, {}).get("value", "1")
-            count = devices_in({resource: shares}).get(resource, 1)
-        taints = {one["key"] for one in device.get("taints") or ()}
+        shared |= {resource} if has_shares(device) else set()
+        count = shares(device)
         total[resource] += count
-        healthy[resource] += count if taints <= {f"{driver}/{_HELD}"} else 0
+        healthy[resource] += 0 if taint(device, driver) == "taint" else count
     offers = Offered(healthy, total, frozenset(shared), frozenset({driver}))
     place = spec.get("nodeName", ""), driver, pool["name"]
     return Slice(place, pool["generation"], pool["resourceSliceCount"], offers)
@@ -76,33 +73,14 @@ def offered(found: Iterable[Slice]) -> dict[str, Offered]:
 
     A pool counts once all slices of its latest generation are there.
     """
-    pools: dict[tuple[str, str, str], list[Slice]] = {}
-    for one in found:
-        pools.setdefault(one.pool, []).append(one)
     nodes: dict[str, Offered] = {}
-    for (node, driver, _), known in pools.items():
-        latest = max(one.generation for one in known)
-        parts = [one for one in known if one.generation == latest]
+    for parts, is_complete in newest(found):
+        node, driver, _ = parts[0].pool
         empty = replace(NOTHING, drivers=frozenset({driver}))
         nodes[node] = nodes.get(node, NOTHING).plus(empty)
-        for part in parts if len(parts) == parts[0].of else ():
+        for part in parts if is_complete else ():
             nodes[node] = nodes[node].plus(part.offers)
     return nodes
-
-
-def read_all(api: ApiServer, drivers: Iterable[str], node: str = "") -> dict[str, Offered]:
-    """Return what ``drivers`` offer on one node, by one list, or on all, by one list for each."""
-    known = sorted(drivers)
-    lists = [f"spec.driver={one}" for one in known]
-    if node:
-        lists = [f"spec.nodeName={node}"] if known else []
-    return offered(
-        read(one)
-        for which in lists
-        for page in api.pages(f"{_API}/resourceslices", {"fieldSelector": which}, size=_PAGE)
-        for one in page.items
-        if one["spec"]["driver"] in known
-    )
 
 
 def classes(api: ApiServer) -> dict[str, list[str]]:

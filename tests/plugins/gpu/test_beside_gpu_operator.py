@@ -15,7 +15,7 @@ from cluster import controllers
 from cluster.kinds import ACCOUNT, DAEMON_SET, NAMESPACE, NODE, NODE_LABELS, POD
 from cluster.store import Store
 from deviceplugin_operator.crd.specification import read
-from deviceplugin_operator.observed import NodeFacts
+from deviceplugin_operator.fleet import NodeFacts
 from deviceplugin_operator.rollout import desired
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GpuRig, devices, uuid

@@ -56,7 +56,7 @@ def _watch(_folder: Path) -> Iterator[Read]:
     def read(sample: Sample) -> None:
         api.content = sample.content
         watch = Watch(api, "/api/v1/nodes", changed=lambda _objects: None)
-        watch._list()
+        watch.begin(*watch.list())
         watch._follow()
 
     yield read

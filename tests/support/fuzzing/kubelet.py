@@ -134,7 +134,7 @@ def _pod_resources(folder: Path) -> Iterator[Read]:
             lambda: service.get([("default", "pod")]),
             service.allocatable,
             lambda: ask_kubelet(inventory, path, 5.0, with_plugins=False),
-            lambda: (_inventory.table(inventory), json.dumps(_inventory.document(inventory))),
+            lambda: ([*_inventory.table(inventory, 2)], json.dumps(_inventory.document(inventory))),
         ]
 
         def read(sample: Sample) -> None:

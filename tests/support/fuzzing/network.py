@@ -108,7 +108,7 @@ def _startup_taint(url: str) -> None:
 def _devices(url: str) -> None:
     inventory = Inventory()
     ask(url, inventory.add_plugin, PATIENCE)
-    _inventory.table(inventory)
+    list(_inventory.table(inventory, 2))
     json.dumps(_inventory.document(inventory))
 
 

@@ -8,7 +8,7 @@ from cluster.kinds import DAEMON_SET, EVENT, Object
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.controller import Controller
-from deviceplugin_operator.reconciling.rolling import Timing
+from deviceplugin_operator.reconciling.judge import Timing
 from operators.fleet_cluster import SPACE, Fleet
 from patience import eventually
 

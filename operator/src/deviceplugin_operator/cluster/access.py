@@ -1,10 +1,9 @@
 """All that the operator reads and writes of a cluster, besides nodes."""
 
-import hashlib
-import json
 import logging
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from deviceplugin.apiserver import (
@@ -20,6 +19,7 @@ from deviceplugin_operator.observed import CONFIG_MAPS, DAEMON_SETS, Object, See
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
 from deviceplugin_operator.rollout.step import Pod, Progress
+from deviceplugin_operator.watched import Watched
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,14 @@ class Cluster:
         self._seen = seen
         self._written: dict[str, int] = {}
         """The generation of each DaemonSet after our own write, by its UID."""
+        ours = {"labelSelector": names.OWNER}
+        self._pods = Watched(api, self._path(_PODS), ours, keep=objects.placed_pod)
+        self._deleted: set[str] = set()
+        """The UIDs of pods that a watch may still show as if they were not."""
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._pods.stop()
 
     def _path(self, kind: str, name: str = "") -> str:
         group = "/apis/apps/v1" if kind == DAEMON_SETS else "/api/v1"
@@ -50,6 +58,10 @@ class Cluster:
     def daemon_set(self, owner: str, profile: str) -> Object | None:
         """Return the DaemonSet for the nodes of a profile, if there is one."""
         return self._seen.get(DAEMON_SETS, names.daemon_set(owner, profile))
+
+    def drivers(self, owner: str) -> set[str]:
+        """Return the DRA drivers that pods for ``owner`` can be."""
+        return desired.drivers(self._seen.of(DAEMON_SETS, owner))
 
     def know(self, owner: Object, made: Mapping[str, Revision]) -> Object:
         """Write into the status by which hashes ``made`` is known again, before it is applied.
@@ -109,7 +121,7 @@ class Cluster:
         found = self._seen.get(CONFIG_MAPS, name)
         if found is None:
             self._create(CONFIG_MAPS, wanted)
-        elif not _is_as(found, wanted):
+        elif not objects.is_as(found, wanted):
             self._make_anew(CONFIG_MAPS, found, wanted)
             return True
         return False
@@ -129,7 +141,7 @@ class Cluster:
         back, with a note, so that it is not deleted again for the same.
         """
         before, name = found["metadata"].get("annotations") or {}, found["metadata"]["name"]
-        digest = _digest(wanted)
+        digest = objects.digest(wanted)
         with _about(kind, name):
             if before.get(names.REFUSED) == digest:
                 raise InvalidError("its replacement was refused before: delete it by hand")
@@ -180,7 +192,7 @@ class Cluster:
         drifted = ours is not None and ours != found["metadata"]["generation"]
         labels = found["spec"]["template"]["metadata"].get("labels") or {}
         moved = labels.get(names.REVISION) != revision
-        if ours is None or drifted or moved or not _is_as(found, wanted):
+        if ours is None or drifted or moved or not objects.is_as(found, wanted):
             self._replace(found, wanted)
         return drifted
 
@@ -216,21 +228,26 @@ class Cluster:
             with _about(DAEMON_SETS, name):
                 self._seen.put(DAEMON_SETS, self._api.merge(self._path(DAEMON_SETS, name), changes))
 
-    def pods(self, owner: str, profile: str) -> dict[str, Pod]:
-        """Return the pods of a DaemonSet by node; of two on a node, the one that stays."""
-        selector = f"{names.OWNER}={owner},{names.PROFILE_LABEL}={profile}"
+    def pods(self, owner: str, profile: str, *, strictly: bool = False) -> dict[str, Pod]:
+        """Return the pods of a DaemonSet by node; of two on a node, the one that stays.
+
+        With ``strictly``, they are as they are now, and not as a watch shows them.
+        """
+        self._pods.refresh(trusting=not strictly)
+        shown = self._pods.items.values()
+        self._deleted &= {one.pod.uid for one in shown}
         found: dict[str, Pod] = {}
-        for page in self._api.pages(self._path(_PODS), {"labelSelector": selector}):
-            for one in page.items:
-                node, pod = objects.node_of(one), objects.pod_of(one)
-                if node and (node not in found or found[node].leaving):
-                    found[node] = pod
+        for node, of, pod in shown:
+            if node and of == (owner, profile) and (node not in found or found[node].leaving):
+                leaving = pod.leaving or pod.uid in self._deleted
+                found[node] = replace(pod, leaving=leaving)
         return found
 
     def delete_pod(self, pod: Pod) -> None:
         """Delete a pod, so that the DaemonSet creates another one."""
         with _about(_PODS, pod.name), suppress(NotFoundError, ConflictError):
             self._api.delete(self._path(_PODS, pod.name), uid=pod.uid)
+            self._deleted.add(pod.uid)
 
     def prune(self, owner: Object, profile: str, keep: set[str]) -> None:
         """Delete old ConfigMaps of a profile, except those to ``keep``."""
@@ -281,19 +298,3 @@ def _about(kind: str, name: str) -> Generator[None]:
     except ApiServerError as error:
         error.args = (f"{_KINDS[kind]} {name}: {error}",)
         raise
-
-
-def _digest(wanted: Object) -> str:
-    content = json.dumps([wanted.get("spec"), wanted.get("data")], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def _is_as(found: Object, wanted: Object) -> bool:
-    """Return whether ``found`` has the labels, the owner and the data of ``wanted``."""
-    have, want = found["metadata"], wanted["metadata"]
-    return (
-        want["labels"].items() <= (have.get("labels") or {}).items()
-        and want["ownerReferences"] == have.get("ownerReferences")
-        and wanted.get("data") == found.get("data")
-        and wanted.get("immutable") == found.get("immutable")
-    )

@@ -1,10 +1,12 @@
 """Objects of Kubernetes: what pods and DaemonSets say, and Events, for ``kubectl describe``."""
 
+import hashlib
+import json
 import logging
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deviceplugin.apiserver import ApiServer, ApiServerError
 from deviceplugin_operator import names
@@ -18,6 +20,22 @@ _NO_REASON: Final = ("", "ContainerCreating", "PodInitializing")
 _EVENTS: Final = "/api/v1/namespaces/default/events"
 """Events of cluster-scoped objects are in this namespace."""
 _LONGEST: Final = 1000
+
+
+class Placed(NamedTuple):
+    """A pod of a DaemonSet of ours."""
+
+    node: str
+    of: tuple[str | None, str | None]
+    """The object and the profile that it is for."""
+    pod: Pod
+
+
+def placed_pod(found: Mapping[str, Any]) -> Placed:
+    """Return what is kept of a pod."""
+    labels = found["metadata"]["labels"]
+    of = labels.get(names.OWNER), labels.get(names.PROFILE_LABEL)
+    return Placed(node_of(found), of, pod_of(found))
 
 
 def node_of(pod: Mapping[str, Any]) -> str:
@@ -78,6 +96,23 @@ def is_whole(daemon_set: Object) -> bool:
     counts = daemon_set.get("status") or {}
     wanted = counts.get("desiredNumberScheduled", 0)
     return bool(wanted == counts.get("updatedNumberScheduled", 0) == counts.get("numberReady", 0))
+
+
+def digest(wanted: Object) -> str:
+    """Return a hash of what an object is to have."""
+    content = json.dumps([wanted.get("spec"), wanted.get("data")], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def is_as(found: Object, wanted: Object) -> bool:
+    """Return whether ``found`` has the labels, the owner and the data of ``wanted``."""
+    have, want = found["metadata"], wanted["metadata"]
+    return (
+        want["labels"].items() <= (have.get("labels") or {}).items()
+        and want["ownerReferences"] == have.get("ownerReferences")
+        and wanted.get("data") == found.get("data")
+        and wanted.get("immutable") == found.get("immutable")
+    )
 
 
 def notify(api: ApiServer, about: Object, kind: str, reason: str, message: str) -> None:

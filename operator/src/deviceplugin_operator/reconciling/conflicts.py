@@ -6,7 +6,8 @@ from typing import Final
 
 from deviceplugin_operator.crd.catalogue import CUSTOM
 from deviceplugin_operator.crd.specification import Variant, Wanted
-from deviceplugin_operator.observed import Fleet, NodeFacts, Object
+from deviceplugin_operator.fleet import Fleet, NodeFacts
+from deviceplugin_operator.observed import Object
 from deviceplugin_operator.rollout import desired
 
 _SHOWN: Final = 5

@@ -6,9 +6,10 @@ from deviceplugin_operator import names
 from deviceplugin_operator.cluster import objects
 from deviceplugin_operator.cluster.progress_note import Baseline
 from deviceplugin_operator.crd.specification import Wanted
-from deviceplugin_operator.observed import NodeFacts, Object
+from deviceplugin_operator.fleet import NodeFacts
+from deviceplugin_operator.observed import Object
 from deviceplugin_operator.reconciling.conflicts import listed
-from deviceplugin_operator.reconciling.rolling import Timing
+from deviceplugin_operator.reconciling.judge import Timing
 from deviceplugin_operator.reconciling.status import Outcome, Reported
 from deviceplugin_operator.rollout import desired
 

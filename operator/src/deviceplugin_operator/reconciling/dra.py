@@ -9,7 +9,8 @@ from deviceplugin.apiserver import ApiServer, ForbiddenError
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.crd.specification import Wanted
-from deviceplugin_operator.observed import DAEMON_SETS, Fleet, NodeFacts, Object, Seen
+from deviceplugin_operator.fleet import Fleet, NodeFacts
+from deviceplugin_operator.observed import DAEMON_SETS, Object, Seen
 from deviceplugin_operator.reconciling.conflicts import listed
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
@@ -41,9 +42,8 @@ class Dra:
 
     def follow(self, valid: Iterable[Wanted]) -> None:
         """Count what the drivers offer that objects ask for, or that DaemonSets have."""
-        pods = [one["spec"]["template"] for one in self._seen.all(DAEMON_SETS)]
-        drivers = {one.driver for one in valid} | {desired.driver(one) for one in pods}
-        self._fleet.follow(drivers - {""})
+        drivers = {one.driver for one in valid if one.driver}
+        self._fleet.follow(drivers | desired.drivers(self._seen.all(DAEMON_SETS)))
 
     def missing(self, wanted: Wanted) -> tuple[str, str]:
         """Return why no pod can use DRA here, as reason and message, or blanks."""
@@ -61,8 +61,7 @@ class Dra:
 
     def _drivers(self, wanted: Wanted) -> set[str]:
         """Return the drivers that the pods of an object can be."""
-        sets = self._seen.of(DAEMON_SETS, wanted.name)
-        return {desired.driver(one["spec"]["template"]) for one in sets} - {""}
+        return desired.drivers(self._seen.of(DAEMON_SETS, wanted.name))
 
     def _apply(self, wanted: Wanted, nodes: Iterable[NodeFacts] = ()) -> str:
         """Return the command that applies what is needed, with the classes that are not there."""

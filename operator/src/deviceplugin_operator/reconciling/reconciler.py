@@ -14,18 +14,12 @@ from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.crd import specification
 from deviceplugin_operator.crd.specification import Wanted
-from deviceplugin_operator.observed import (
-    CONFIG_MAPS,
-    DAEMON_SETS,
-    OWNERS,
-    Fleet,
-    NodeFacts,
-    Object,
-    Seen,
-)
+from deviceplugin_operator.fleet import Fleet, NodeFacts
+from deviceplugin_operator.observed import CONFIG_MAPS, DAEMON_SETS, OWNERS, Object, Seen
 from deviceplugin_operator.reconciling import conflicts, devices
 from deviceplugin_operator.reconciling.dra import AGAIN, NO_DRA, Dra, next_variants
-from deviceplugin_operator.reconciling.rolling import Notify, Rolling, Timing
+from deviceplugin_operator.reconciling.judge import Timing
+from deviceplugin_operator.reconciling.rolling import Notify, Rolling
 from deviceplugin_operator.reconciling.status import BUSY, Outcome, Reported, is_news
 from deviceplugin_operator.reconciling.status import status as made_status
 from deviceplugin_operator.rollout import desired
@@ -260,8 +254,9 @@ class Reconciler:
         self, owner: Object, wanted: Wanted | None, outcomes: Sequence[Outcome]
     ) -> Reported:
         """Return what the status is computed from."""
-        name, nodes = owner["metadata"]["name"], self._fleet.nodes()
+        name = owner["metadata"]["name"]
         sets, own = self._seen.of(DAEMON_SETS, name), self._covered(name)
+        nodes = self._fleet.nodes(desired.drivers(sets))
         patterns = sorted({name for one in outcomes for name in one.progress.resources})
         if wanted:
             patterns = [*dict.fromkeys(name for one in wanted.variants for name in one.resources)]
@@ -278,7 +273,8 @@ class Reconciler:
     def _covered(self, name: str) -> list[NodeFacts]:
         """Return the nodes on which an object has the plugin now."""
         sets = self._seen.of(DAEMON_SETS, name)
-        return desired.covered([one["spec"]["template"] for one in sets], self._fleet.nodes())
+        nodes = self._fleet.nodes(desired.drivers(sets))
+        return desired.covered([one["spec"]["template"] for one in sets], nodes)
 
     def _report(self, owner: Object, reported: Reported) -> None:
         now = datetime.fromtimestamp(self._timing.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

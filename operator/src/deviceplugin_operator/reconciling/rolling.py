@@ -1,48 +1,27 @@
 """Rolls out the revision of one profile: each call does the next step."""
 
 import logging
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import objects, progress_note
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.crd.specification import Variant, Wanted
-from deviceplugin_operator.observed import Fleet, Object
+from deviceplugin_operator.fleet import Fleet
+from deviceplugin_operator.observed import Object
+from deviceplugin_operator.reconciling.judge import Judge, Timing
 from deviceplugin_operator.reconciling.status import Outcome
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
-from deviceplugin_operator.rollout.step import (
-    SETTLE,
-    Member,
-    Pod,
-    Progress,
-    Step,
-    Taken,
-    next_step,
-)
+from deviceplugin_operator.rollout.step import Progress, Step, Taken
 
 log = logging.getLogger(__name__)
 
 Notify = Callable[[Object, str, str, str], object]
 """Called with an object, ``Normal`` or ``Warning``, a reason and a message."""
 _ENDED = ("Done", "RolledBack")
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Intervals, in seconds."""
-
-    soon: float = 2.0
-    """Seconds until the next step of a roll-out, if nothing happens before."""
-    settle: float = SETTLE
-    window: float = 60.0
-    """Seconds after the last step in which nodes may still report other devices."""
-    nodes: float = 5.0
-    """Seconds between looks at all nodes in that time."""
-    now: Callable[[], float] = time.time
 
 
 class Rolling:
@@ -52,7 +31,7 @@ class Rolling:
         self._cluster = cluster
         self._fleet = fleet
         self._notify = notify
-        self._timing = timing
+        self._judge = Judge(cluster, fleet, timing)
 
     def progress(self, owner: Object, profile: str) -> Progress:
         """Return what is known of a profile. If its DaemonSet is gone, what was good is next."""
@@ -110,12 +89,14 @@ class Rolling:
         """Return what nodes had that ``made`` covers, and this DaemonSet did not so far."""
         found = self._cluster.daemon_set(owner["metadata"]["name"], profile)
         had = progress_note.baseline(owner)
-        nodes = [one for one in self._fleet.nodes() if one.name in had]
-        own = desired.covered([found["spec"]["template"]], nodes) if found else []
+        drivers = self._cluster.drivers(owner["metadata"]["name"])
+        nodes = [one for one in self._fleet.nodes(drivers) if one.name in had]
+        covered = desired.covered([found["spec"]["template"]], nodes) if found else []
+        own = {one.name for one in covered}
         return {
             one.name: Taken(before=had[one.name], well=True, by_dra=bool(one.dra.healthy))
             for one in desired.covered([made.pod], nodes)
-            if one not in own
+            if one.name not in own
         }
 
     def _with_joined(
@@ -218,7 +199,7 @@ class Rolling:
         if progress.target == progress.good and not progress.taken and whole:
             return Step(progress, state="RolledBack" if progress.refused else "Done")
         if objects.has_nodes(found):
-            step = self._look(found, wanted, variant, progress)
+            step = self._judge.step(found, wanted, variant, progress)
         else:  # there are no pods to list, and nothing is known about the target
             step = Step(replace(progress, taken={}), state="Done")
         step = _restored(step, made)
@@ -235,43 +216,6 @@ class Rolling:
         if step.state == "Done":
             self._cluster.prune(owner, variant.profile, {step.progress.target, step.progress.good})
         return step
-
-    def _look(self, found: Object, wanted: Wanted, variant: Variant, progress: Progress) -> Step:
-        """Return the next step, with fresh facts about the nodes that it concerns."""
-        pods = self._cluster.pods(wanted.name, variant.profile)
-        # If a resource was renamed, nodes have lost the old one.
-        resources = {*variant.resources, *progress.resources}
-        fresh: set[str] = set()
-        concerned = set(progress.taken)
-        while True:
-            self._fleet.look_at(concerned - fresh)
-            fresh |= concerned
-            nodes = [*self._nodes(found, resources, pods)]
-            step = next_step(
-                nodes, wanted.rollout, progress, self._timing.now(), self._timing.settle
-            )
-            concerned = set(step.progress.taken)
-            if concerned <= fresh:
-                return step
-
-    def _nodes(
-        self, found: Object, resources: Collection[str], pods: Mapping[str, Pod]
-    ) -> Iterator[Member]:
-        template = found["spec"]["template"]
-        is_dra = desired.is_dra(template)
-        for facts in desired.covered([template], self._fleet.nodes()):
-            devices = facts.offers(resources)
-            yield Member(
-                facts.name,
-                facts.ready,
-                devices,
-                pods.get(facts.name),
-                facts.reported,
-                by_dra=bool(facts.dra.healthy),
-                is_dra=is_dra,
-                listed=facts.listed(devices, is_dra=is_dra),
-                left=facts.left(devices, is_dra=is_dra),
-            )
 
 
 def _held(found: Outcome, reason: str, generation: int) -> Outcome:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.fleet import NodeFacts, of_resources
 from deviceplugin_operator.names import MAX_PROBLEMS
-from deviceplugin_operator.observed import NodeFacts, of_resources
 from deviceplugin_operator.rollout.desired import called
 from deviceplugin_operator.rollout.step import Progress
 

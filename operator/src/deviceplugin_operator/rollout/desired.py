@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from deviceplugin_operator import names
 from deviceplugin_operator.crd.specification import Object, Variant, Wanted
+from deviceplugin_operator.fleet import NodeFacts
 from deviceplugin_operator.manifests import CONTAINER, Manifest
-from deviceplugin_operator.observed import NodeFacts
 
 ACCOUNT: Final = "device-plugin"
 """The service account of plugins without DRA in the operator's namespace; it has no rights."""
@@ -178,6 +178,11 @@ def _metadata(name: str, namespace: str, labels: Mapping[str, str], owner: Objec
 def driver(pod: Mapping[str, Any]) -> str:
     """Return the DRA driver that pods of a template can be, or an empty string."""
     return str((pod["metadata"].get("annotations") or {}).get(names.DRIVER, ""))
+
+
+def drivers(sets: Iterable[Object]) -> set[str]:
+    """Return the DRA drivers that pods of DaemonSets can be."""
+    return {driver(one["spec"]["template"]) for one in sets} - {""}
 
 
 def is_dra(pod: Mapping[str, Any]) -> bool:

@@ -133,8 +133,12 @@ def next_step(
     progress: Progress,
     now: float,
     settle: float = SETTLE,
+    most: int | None = None,
 ) -> Step:
-    """Return the next step towards ``progress.target``, the revision of the DaemonSet."""
+    """Return the next step towards ``progress.target``, the revision of the DaemonSet.
+
+    It takes at most ``most`` nodes, if that is given.
+    """
     known = {one.name: one for one in nodes}
     view = _view(known.values(), rollout, progress, now, settle)
     settled = progress.target in {progress.good, ""}
@@ -146,7 +150,7 @@ def next_step(
         return _finished(view, progress)
     if progress.target == progress.refused:
         return Step(replace(progress, taken=_all(view)), state="Halted")
-    chosen = _chosen(view, rollout, busy, len(known), settled=settled)
+    chosen = _chosen(view, rollout, busy, len(known), settled=settled)[:most]
     taken = _all(view) | {
         one.name: progress.taken.get(one.name)
         or Taken(now, one.devices, _serves(one), by_dra=one.by_dra)

@@ -168,6 +168,15 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (natural_key(row.resource), natural_key(row.node)))
 
 
+def so_far(nodes: Iterable[NodeFacts]) -> str:
+    """Return in a line what is known of device plugins when some nodes have been read."""
+    healthy, total = Counter[str](), Counter[str]()
+    for node in nodes:
+        healthy.update(node.healthy)
+        total.update(node.total)
+    return _shown(", ".join(f"{healthy[one]} of {total[one]} {one} healthy" for one in total))
+
+
 def sums_of_rows(rows: Iterable[Row]) -> dict[str, Sum]:
     """Return the sums of ``rows``, which are in order."""
     sums: dict[str, Sum] = {}

@@ -1,11 +1,13 @@
 """What somebody who waits for a list is told."""
 
+import shutil
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
 
-_PATIENCE: Final = 1.0
-"""Seconds after which somebody at a terminal wants to know."""
+_PATIENCE: Final = 0.5
+"""Seconds after which somebody at a terminal wants to know. The start has taken some before."""
 _INTERVAL: Final = 10.0
 """Seconds between lines elsewhere."""
 _CLEAR: Final = "\r\x1b[K"
@@ -14,7 +16,8 @@ _CLEAR: Final = "\r\x1b[K"
 class Progress:
     """A line that is replaced on a terminal, and a line now and then elsewhere.
 
-    Nothing is written of what is done within a second, or elsewhere within ten.
+    Nothing is written of what is done within half a second, or elsewhere within ten. ``found``
+    returns what is known so far, for a terminal.
     """
 
     def __init__(self, out: TextIO, clock: Clock = MONOTONIC, command: str = "fleet") -> None:
@@ -24,6 +27,7 @@ class Progress:
         self._is_terminal = out.isatty()
         self._next = clock.now() + (_PATIENCE if self._is_terminal else _INTERVAL)
         self._shown = False
+        self.found: Callable[[], str] = str
 
     def show(self, what: str, count: int, total: int | None) -> None:
         """Say that ``count`` have been read, of ``total`` if that is known."""
@@ -31,7 +35,8 @@ class Progress:
             return
         line = f"reading {what}: {count}" + (f" of {total}" if total is not None else "")
         if self._is_terminal:
-            self._out.write(f"{_CLEAR}{line}")
+            found = self.found()
+            self._out.write(f"{_CLEAR}{line}{found and ': '}{found}"[: len(_CLEAR) + _columns()])
             self._shown = True
         else:
             self._out.write(f"deviceplugin {self._command}: {line}\n")
@@ -43,3 +48,8 @@ class Progress:
             self._out.write(_CLEAR)
             self._out.flush()
             self._shown = False
+
+
+def _columns() -> int:
+    """Return how long a line can be that is replaced."""
+    return shutil.get_terminal_size().columns - 1

@@ -63,7 +63,7 @@ class Reader:
 
     def __init__(self, api: ApiServer, progress: Progress, waiter: Waiter | None = None) -> None:
         self._api = api
-        self._progress = progress
+        self.progress = progress
         self._waiter = waiter or Waiter()
 
     def read(
@@ -100,7 +100,7 @@ class Reader:
             except (LookupError, TypeError, AttributeError, ValueError) as error:
                 raise UnavailableError(f"{path}: the answer is not a list of {what}") from error
             count += len(items)
-            self._progress.show(what, count, count + left if isinstance(left, int) else None)
+            self.progress.show(what, count, count + left if isinstance(left, int) else None)
             if not token:
                 return
 
@@ -186,10 +186,16 @@ def _nodes(question: Question, reader: Reader) -> list[NodeFacts]:
     labels = {"labelSelector": question.selector} if question.selector else {}
     queries = [{**labels, "fieldSelector": f"metadata.name={name}"} for name in question.nodes]
     found: dict[str, NodeFacts] = {}
-    reduce = partial(node_facts, is_wanted=question.wants)
+    so_far: dict[str, NodeFacts] = {}
+
+    def keep(node: Object) -> NodeFacts:
+        facts = so_far[node["metadata"]["name"]] = node_facts(node, question.wants)
+        return facts
+
+    reader.progress.found = lambda: _fleet.so_far(so_far.values())
     try:
         for query in queries or [labels]:
-            found |= {one.name: one for one in reader.read(_NODES, "nodes", reduce, query)}
+            found |= {one.name: one for one in reader.read(_NODES, "nodes", keep, query)}
     except InvalidError as error:
         nodes = [f"--node {name}" for name in question.nodes]
         words = ([f"--selector {question.selector}"] if question.selector else []) + nodes

@@ -11,7 +11,7 @@ from typing import Any, Final
 from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.names import DOMAIN, NAME, check_driver_name, resource_name_problem
 from deviceplugin._config.quantities import devices_in, whole_number
-from deviceplugin._dra.naming import SHARES
+from deviceplugin._config.slices import SHARES
 from deviceplugin.errors import ConfigError
 
 Object = Mapping[str, Any]

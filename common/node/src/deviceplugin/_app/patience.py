@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_PATIENCE: Final = 2.0
+_PATIENCE: Final = 1.0
 """Seconds that nobody asks about."""
 
 
 @contextmanager
 def waiting(program: str, what: str) -> Iterator[None]:
-    """Print once that ``program`` waits for ``what``, if the context takes more than two seconds.
+    """Print once that ``program`` waits for ``what``, if the context takes more than a second.
 
     It is for a terminal: nothing is printed elsewhere.
     """

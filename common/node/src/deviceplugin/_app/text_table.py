@@ -1,6 +1,7 @@
 """Formatting tables as text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -8,9 +9,20 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
     What a terminal would take for a command, as in the name of an interface, is escaped.
     """
-    shown = [[*map(_escaped, row)] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in shown]
+    return [*in_chunks(rows, len(rows))]
+
+
+def in_chunks(rows: Iterable[Sequence[str]], size: int = 1000) -> Iterator[str]:
+    """Yield ``rows`` as lines with columns as wide as ``size`` rows need, or those before.
+
+    So the first of very many rows need not wait for the last.
+    """
+    left, widths = iter(rows), list[int]()
+    while chunk := [[*map(_escaped, row)] for row in islice(left, size)]:
+        needed = [max(map(len, column)) for column in zip(*chunk, strict=True)]
+        widths = [*map(max, widths, needed)] if widths else needed
+        for row in chunk:
+            yield "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
 def _escaped(text: str) -> str:

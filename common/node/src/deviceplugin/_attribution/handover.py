@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Self
 
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._config.slices import HELD
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin.model import Device
 
@@ -87,8 +88,6 @@ class Handover:
 Mode = Literal["device-plugin", "dra"]
 """Which protocol offers devices."""
 
-HELD: Final = "held"
-"""The taint of a device that a pod holds, or may get, through the device plugin."""
 UNHEALTHY: Final = "unhealthy"
 IN_USE: Final = "in-use"
 _CAUSES: Final = {

@@ -8,7 +8,7 @@ from typing import Final
 
 from deviceplugin._attribution import handover
 from deviceplugin._attribution.claim_holders import Claim, UnreadableRecords
-from deviceplugin._attribution.handover import HELD, UNHEALTHY, UNKNOWN, Handover, Mode, OfferState
+from deviceplugin._attribution.handover import UNHEALTHY, UNKNOWN, Handover, Mode, OfferState
 from deviceplugin._attribution.hardware import Records, no_records
 from deviceplugin._attribution.holders import Choice, Holders, choose, refuse
 from deviceplugin._attribution.podresources import Holdings
@@ -19,7 +19,7 @@ from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin.model import Device
 
-__all__ = ["HELD", "UNHEALTHY", "UNKNOWN", "Claim", "Mode", "OfferState", "Ownership"]
+__all__ = ["UNHEALTHY", "UNKNOWN", "Claim", "Mode", "OfferState", "Ownership"]
 _Keys = Collection[Key]
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _TIMING: Final = AttributionTiming.of(30.0)

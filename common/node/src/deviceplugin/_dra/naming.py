@@ -37,8 +37,6 @@ _HASHED: Final = re.compile(rf"(.*[-_])?[0-9a-f]{{{_HASH}}}", re.DOTALL)
 _LONG_HASHED: Final = re.compile(rf"(.*-)?[0-9a-f]{{{_MORE}}}--[0-9a-f]{{{_HASH}}}", re.DOTALL)
 _NOT_IN_LABEL: Final = re.compile(r"[^a-z0-9]+")
 _NOT_IN_IDENTIFIER: Final = re.compile(r"[^A-Za-z0-9_]")
-SHARES: Final = "shares"
-"""The capacity of a shared device: how many shares it has for claims."""
 
 Amount = Mapping[str, Any]
 """A capacity of a device in a slice, as JSON."""
@@ -220,8 +218,3 @@ def uncounted(amount: Amount) -> Amount:
     """Return a capacity of a shared device of which claims consume only what they ask for."""
     # Without a default, the first claim would consume all of it.
     return {**amount, "requestPolicy": {"default": "0"}}
-
-
-def has_shares(body: Mapping[str, Any]) -> bool:
-    """Return whether a device in a slice is one of which several claims can have shares."""
-    return bool(body.get("allowMultipleAllocations"))

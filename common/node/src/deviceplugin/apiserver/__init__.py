@@ -6,6 +6,7 @@ this. It needs the extra ``deviceplugin[cluster]``.
 """
 
 from deviceplugin._config.quantities import devices_in
+from deviceplugin._config.slices import has_shares, newest, shares, taint
 from deviceplugin._platform.api_errors import (
     ApiServerError,
     ConflictError,
@@ -35,4 +36,8 @@ __all__ = [
     "UnavailableError",
     "Watch",
     "devices_in",
+    "has_shares",
+    "newest",
+    "shares",
+    "taint",
 ]

@@ -14,7 +14,7 @@ from deviceplugin._platform.api_errors import ApiServerError, GoneError, Unavail
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin.apiserver._client import MAX_ANSWER, ApiServer, Object, Query
+from deviceplugin.apiserver._client import MAX_ANSWER, PAGE, ApiServer, Object, Query
 
 SHORTEST: Final = 300
 LONGEST: Final = 600
@@ -56,6 +56,7 @@ class Watch:
         silence: Seconds without a byte after which the watch is resumed.
         spread: Seconds within which it is resumed at first. Use it where thousands watch, such as
             all nodes of a cluster: a server that is restarted ends all watches at once.
+        size: How many objects are listed at once.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default
@@ -69,6 +70,7 @@ class Watch:
         failed: Callable[[ApiServerError], None] = lambda _error: None,
         silence: float = LONGEST + _SILENCE,
         spread: float = 0.0,
+        size: int = PAGE,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._api = api
@@ -78,6 +80,7 @@ class Watch:
         self._changed = changed
         self._failed = failed
         self._silence = silence
+        self._size = size
         self._clock = clock
         self._waiter = Waiter(clock)
         self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT, spread=spread)
@@ -100,7 +103,8 @@ class Watch:
         while not self._waiter.is_over():
             try:
                 if not self._version:
-                    self._list()
+                    self.begin(*self.list())
+                    self._told()
                 if not self._follow():  # a server may end every watch at once
                     self._pause()
             except GoneError:
@@ -138,17 +142,24 @@ class Watch:
                 with contextlib.suppress(OSError, RuntimeError, ValueError):  # it has just ended
                     self._answer.shutdown()
 
-    def _list(self) -> None:
+    def list(self, query: Query | None = None) -> tuple[dict[str, Any], str]:
+        """Return what is kept of all objects, or of those that ``query`` chooses, and the version.
+
+        ``run`` knows nothing of it. Raises ``ApiServerError``.
+        """
         objects: dict[str, Any] = {}
         version = ""
         try:
-            for page in self._api.pages(self._path, self._query):
+            for page in self._api.pages(self._path, {**self._query, **(query or {})}, self._size):
                 objects |= {_key(item): self._keep(item) for item in page.items}
                 version = page.version
         except _NOT_AN_OBJECT as error:
             raise UnavailableError(f"{self._path}: the answer is not a list of objects") from error
+        return objects, version
+
+    def begin(self, objects: dict[str, Any], version: str) -> None:
+        """Have ``run`` begin with what ``list`` has returned, and not list it again."""
         self._objects, self._version = objects, version
-        self._told()
 
     def _follow(self) -> bool:
         """Apply changes until the server ends the watch; return whether it lasted as it should.

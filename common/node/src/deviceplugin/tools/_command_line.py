@@ -171,10 +171,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def write(
-    options: argparse.Namespace, table: Callable[[], str], document: Callable[[], Mapping[str, Any]]
+    options: argparse.Namespace,
+    table: Callable[[], str | Iterable[str]],
+    document: Callable[[], Mapping[str, Any]],
 ) -> None:
-    """Print the ``table``, or the ``document`` as JSON, as ``--output`` says."""
-    sys.stdout.write(to_json(document()) if is_json(options) else table())
+    """Print the ``table`` or its lines, or the ``document`` as JSON, as ``--output`` says."""
+    text = to_json(document()) if is_json(options) else table()
+    sys.stdout.writelines([text] if isinstance(text, str) else text)
 
 
 def is_json(options: argparse.Namespace) -> bool:

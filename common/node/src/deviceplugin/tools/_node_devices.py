@@ -10,14 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from deviceplugin._attribution.handover import HELD
-from deviceplugin._config.quantities import whole_number
-from deviceplugin._dra.naming import SHARES, has_shares
+from deviceplugin._config.slices import HELD, SHARES, amount, newest, shares, taint
 from deviceplugin.tools._class_names import RESOURCE, WRONG, Names, Object
 
 GROUP: Final = "resource.k8s.io"
 API: Final = f"/apis/{GROUP}/v1"
-_KEEPS_PODS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 Place = tuple[str, str]
 """A node, empty for devices that are not of one node, and a resource."""
 _Pool = tuple[str, str]
@@ -76,17 +73,8 @@ def _unit(device: Object, driver: str, node: str, names: Names) -> _Unit:
         names.of(driver, device.get("attributes") or {}),
     )
     counters = [f"/{one['counterSet']}" for one in device.get("consumesCounters") or ()]
-    capacity = (device.get("capacity") or {}).get(SHARES) if has_shares(device) else None
-    keys = {one["key"] for one in device.get("taints") or () if one["effect"] in _KEEPS_PODS_OFF}
-    taint = (HELD if keys == {f"{driver}/{HELD}"} else "taint") if keys else ""
-    return _Unit(place, min(counters, default=str(device["name"])), _amount(capacity), taint)
-
-
-def _amount(capacity: Any) -> int:
-    """Return how many shares a capacity is, or a request for some; 1 if it does not say."""
-    with suppress(*WRONG):
-        return whole_number(str(capacity["value"] if isinstance(capacity, dict) else capacity))
-    return 1
+    key = str(min(counters, default=device["name"]))
+    return _Unit(place, key, shares(device), taint(device, driver))
 
 
 class Claimed(NamedTuple):
@@ -108,7 +96,7 @@ def claimed_by(found: Object, names: Names) -> list[Claimed]:
         Claimed(
             pool := (str(one["driver"]), str(one["pool"])),
             str(one["device"]),
-            _amount((one.get("consumedCapacity") or {}).get(SHARES)),
+            amount((one.get("consumedCapacity") or {}).get(SHARES)),
             (node, names.by_class.get(classes.get(one["request"], "")) or _by_pool(pool, node)),
         )
         for one in (allocation.get("devices") or {}).get("results") or ()
@@ -166,9 +154,9 @@ def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place
     found: dict[Place, _InSlices] = defaultdict(_InSlices)
     devices: dict[tuple[_Pool, str], _Unit] = {}
     uncounted: dict[tuple[_Pool, str], _Unit] = {}
-    for parts in _newest(slices):
+    for parts, is_complete in newest(slices):
         names = {(one.pool, name): unit for one in parts for name, unit in one.units.items()}
-        if len(parts) == parts[0].size:
+        if is_complete:
             devices |= names
         else:
             uncounted |= names
@@ -186,21 +174,9 @@ def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place
             held[one.pool, devices[name].place, devices[name].key] += one.shares
         else:
             found[uncounted[name].place if name in uncounted else one.place].lost += one.shares
-    for at, shares in held.items():
-        found[at[1]].held += min(shares, units[at].shares)
+    for at, count in held.items():
+        found[at[1]].held += min(count, units[at].shares)
     return found
-
-
-def _newest(slices: Iterable[Slice]) -> Iterable[list[Slice]]:
-    """Return the slices of the newest generation of each pool."""
-    found: dict[_Pool, list[Slice]] = {}
-    for one in slices:
-        there = found.get(one.pool)
-        if there is None or one.generation > there[0].generation:
-            found[one.pool] = [one]
-        elif one.generation == there[0].generation:
-            there.append(one)
-    return found.values()
 
 
 def _note_incomplete(

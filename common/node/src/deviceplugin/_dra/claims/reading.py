@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.quantities import whole_number
-from deviceplugin._dra.naming import SHARES
+from deviceplugin._config.slices import SHARES
 from deviceplugin._platform.api_errors import UnavailableError
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import Clock

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._dra.naming import SHARES, attribute_names, counted, label, shortened, uncounted
+from deviceplugin._config.slices import SHARES
+from deviceplugin._dra.naming import attribute_names, counted, label, shortened, uncounted
 from deviceplugin.model import Attribute, Device, Version
 from deviceplugin.topology import SYSFS, near_numa_nodes
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from deviceplugin._attribution.handover import IN_USE
-from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Ownership
+from deviceplugin._attribution.ownership import UNHEALTHY, OfferState, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._dra.naming import SHARES, counted, has_shares, names_in, pool_name
+from deviceplugin._config.slices import HELD, SHARES, has_shares
+from deviceplugin._dra.naming import counted, names_in, pool_name
 from deviceplugin._dra.slices.attributes import NUMA_NODE, Describer, lists_in
 from deviceplugin._dra.slices.store import Object, SliceStore
 from deviceplugin._inventory.published import Resource

@@ -3,9 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any, Final
 
-from deviceplugin._app.text_table import aligned
+from deviceplugin._app.text_table import in_chunks
 from deviceplugin._dra.naming import device_name, former_name, pool_name
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
@@ -156,9 +157,10 @@ class Inventory:
     def _each(self, entries: Iterable[pb.ContainerDevices]) -> Iterator[NodeDevice]:
         """Yield the devices of ``entries``, which have one entry for each NUMA node of a device."""
         for entry in entries:
+            resource, nodes = entry.resource_name, [node.ID for node in entry.topology.nodes]
             for device_id in entry.device_ids:
-                device = self._device(entry.resource_name, device_id)
-                device.numa_nodes.update(node.ID for node in entry.topology.nodes)
+                device = self._device(resource, device_id)
+                device.numa_nodes.update(nodes)
                 yield device
 
     def _claimed(self, part: pb.ClaimResource, holder: Holder) -> Sequence[NodeDevice]:
@@ -190,12 +192,12 @@ class Inventory:
         return self._devices[key]
 
 
-def table(inventory: Inventory) -> str:
+def table(inventory: Inventory, at_once: int) -> Iterator[str]:
+    """Yield the lines, of which ``at_once`` are aligned with each other, or more."""
     devices = list(inventory)
-    lines = aligned([_HEADER, *map(_row, devices)]) if devices else ["no devices"]
-    lines += _sums(devices)
-    lines += [f"unknown: {text}" for text in inventory.unknown]
-    return "\n".join([*lines, ""])
+    lines = in_chunks(chain([_HEADER], map(_row, devices)), at_once) if devices else ["no devices"]
+    for line in chain(lines, _sums(devices), (f"unknown: {one}" for one in inventory.unknown)):
+        yield f"{line}\n"
 
 
 def _row(device: NodeDevice) -> tuple[str, ...]:
@@ -215,15 +217,15 @@ def _reason(device: NodeDevice) -> str:
     return " ".join(f"{device.reason}{since}".split())
 
 
-def _sums(devices: Sequence[NodeDevice]) -> list[str]:
-    if not devices:
-        return []
-    parts = []
-    for resource in dict.fromkeys(device.resource for device in devices):
-        states = Counter(device.state for device in devices if device.resource == resource)
-        counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-        parts.append(f"{resource}: {counts}")
-    return ["", *parts]
+def _sums(devices: Iterable[NodeDevice]) -> Iterator[str]:
+    states: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for device in devices:
+        states[device.resource][device.state] += 1
+    if states:
+        yield ""
+    for resource, found in states.items():
+        counts = ", ".join(f"{number} {state}" for state, number in sorted(found.items()))
+        yield f"{resource}: {counts}"
 
 
 def document(inventory: Inventory) -> Mapping[str, Any]:
