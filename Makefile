@@ -17,7 +17,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all e2e check generate format lock images dist deploy undeploy clean
+.PHONY: help setup demo test test-all bench e2e check generate format lock images dist deploy undeploy clean
 
 help: ## List the verbs.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: $(READY) ## Run the quick tests; some only: make test ARGS="tests/common -
 
 test-all: $(READY) ## Run the slow tests too.
 	@$(PYTEST) -n auto --dist worksteal $(ARGS)
+
+bench: $(READY) ## Compare counts of work with build/counts.json; renew it: make bench ARGS=--write.
+	@PYTHONPATH=tests/support:e2e/support $(BIN)/python build/counts.py $(ARGS)
 
 e2e: $(READY) ## Run the suite on KUBECONFIG's cluster: make e2e ARGS="gopher --pull-policy Never".
 	@PYTHONPATH=build $(BIN)/python e2e/run.py $(ARGS)

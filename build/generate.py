@@ -20,6 +20,7 @@ from typing import Final
 import pytest
 
 import architecture
+import figures
 import operator_manifests
 from deviceplugin_generic import schema
 from deviceplugin_operator.crd import definition
@@ -79,6 +80,7 @@ GENERATORS: Final[Mapping[str, Callable[[], Files]]] = {
     "kind": kind,
     "schema": lambda: {GENERIC / "schema.json": schema.text()},
     "platforms": platforms,
+    "figures": figures.pages,
     "architecture": lambda: {architecture.PAGE: architecture.drawn(architecture.PAGE.read_text())},
 }
 

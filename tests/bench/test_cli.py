@@ -150,14 +150,14 @@ def test_claims_of_a_driver_are_prepared_and_released(
     out, err = capsys.readouterr()
     assert "Prepare of 1 device" in err
     (section,) = json.loads(out)["sections"]
-    assert [1, 3, 3, 3, 1] == [one["count"] for one in section["figures"]]
+    assert [1, 1, 3, 3, 3, 3, 1, 1, 1] == [one["count"] for one in section["figures"]]
     assert all(value > 0 for one in section["figures"] for value in one["values"])
 
 
 def test_a_driver_that_fails_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(within=1.0))
+    monkeypatch.setattr(bench_claims, "_PATIENT", Limits(within=1.0))
     assert 1 == main(["--claims", "--", *driver("bad.OffersNothing")])
     assert "no complete pool" in capsys.readouterr().err
 

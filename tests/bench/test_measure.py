@@ -109,14 +109,15 @@ def test_a_plugin_finds_its_directories_in_its_arguments_and_its_environment(
     tmp_path: Path,
 ) -> None:
     report = tmp_path / "report"
-    script = 'echo "$1 $2 $DP_PLUGIN_DIR $DP_HTTP_ADDRESS"; ls "$2"'
+    script = 'echo "$1 $2 $DP_PLUGIN_DIR $DP_HTTP_ADDRESS $DP_STATE_FILE"; ls "$2"'
     words = ["sh", "-c", f"({script}) > {report}", "sh", "{plugin_dir}", "{devices_dir}"]
     with running(BenchSubject(title="x", command=words, files=2)) as run:
         with pytest.raises(BenchError, match="ended"):
             run.wait_registered()
         root = run.kubelet.root
     plugin_dir, devices_dir = f"{root}/device-plugins", f"{root}/devices"
-    assert f"{plugin_dir} {devices_dir} {plugin_dir} off\ndev0\ndev1\n" == report.read_text()
+    found = f"{plugin_dir} {devices_dir} {plugin_dir} off {root}/state\ndev0\ndev1\n"
+    assert found == report.read_text()
     assert not root.exists()
 
 

@@ -62,7 +62,7 @@ def test_the_processes_that_a_process_started_belong_to_it(
 def test_a_process_that_does_not_exist_has_nothing() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-    assert _process.Holdings(0, 0, 0, 0, 0) == _process.holdings(process.pid)
+    assert _process.Holdings(0, 0, 0, 0, 0, 0) == _process.holdings(process.pid)
     assert {} == _process.activity(process.pid).by_thread
 
 

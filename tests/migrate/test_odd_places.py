@@ -12,13 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deviceplugin.__main__ import main
+from kustomize import documents
 
 ODD: Final[tuple[Any, ...]] = (
     *(5, None, True, -1.5, "", "x", [], {}, [[1]], ["x", 5], {"a": {"b": [None]}}, {5: 6}),
 )
 Path_ = tuple[str | int, ...]
 CASES: Final = {
-    path.stem: list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    path.stem: documents(path.read_bytes())
     for path in sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 }
 """What people have, in each form."""

@@ -1,6 +1,7 @@
 """The plugin on a kubelet: hot-plug, kernel events, reload, and files of smarter-device-manager."""
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._platform import open_files
 from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
 from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.tools.bench import _subject as bench
 from discovered import found
 from generic.plugin import Machine, make_node
 from hardware.kernel_events import emit
@@ -259,3 +262,33 @@ def test_a_file_of_smarter_device_manager_gives_its_resources(
     ]
     assert {"rw"} == {node.permissions for node in devices["snd-0"].nodes}
     assert [machine.dev] == plugin.watch_paths
+
+
+# Many entries.
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_a_thousand_entries_are_resources_with_the_open_files_that_containerd_allows() -> None:
+    """Its soft limit is 1,024, and each resource has two: the plugin raises it to the hard one."""
+    open_files.raise_limit()  # the kubelet is in this process
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 8_192:
+        pytest.skip("the hard limit of open files is too low")
+    paths = [f"{{devices_dir}}/dev{number}" for number in range(1_000)]
+    entries = [entry(f"dev{number}", path) for number, path in enumerate(paths)]
+    limited = ["sh", "-c", 'ulimit -Sn 1024 && exec "$0" "$@"']
+    program = str(Path(sys.executable).with_name("generic-device-plugin"))
+    subject = bench.BenchSubject(
+        title="many",
+        command=[*limited, program, *(f"--device={one}" for one in entries)],
+        files=1_000,
+        entries="link",
+        resources=1_000,
+    )
+    names = {f"devic.es/dev{number}" for number in range(1_000)}
+    with bench.running(subject) as run:
+        run.wait_listed()
+        assert 2_000 <= run.holdings().descriptors
+        run.kubelet.restart()
+        run.wait_registered()
+        assert names == run.kubelet.registered

@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 
@@ -134,6 +135,7 @@ OLDEST = 31
 KUBECTL = shutil.which("kubectl")
 
 
+@cache  # each worker asks once, and not once for each module that needs it
 def why_not(kubectl: str | None = KUBECTL) -> str:
     """Return why kubectl cannot be run here, if so: it may not work, or be too old."""
     if kubectl is None:

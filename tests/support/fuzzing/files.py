@@ -23,6 +23,7 @@ from deviceplugin_simulated.settings import SimulatedSettings
 from fuzzing.cluster import SPECS
 from fuzzing.samples import JSON, TABS, TOML, YAML, seeds
 from fuzzing.target import Target, reads_file
+from kustomize import documents
 from manifests.kustomize import ROOT
 from migration.peers import config_map, daemon_set, mounting
 
@@ -41,7 +42,7 @@ def _documents(name: str) -> Iterator[Any]:
     page = (ROOT / f"plugins/{name}/README.md").read_text(encoding="utf-8")
     files = [*ROOT.glob(f"plugins/{name}/*.yaml"), ROOT / f"deployments/{name}/config.yaml"]
     for text in [*_BLOCK.findall(page), *(file.read_text() for file in files)]:
-        found = yaml.safe_load(text)
+        (found,) = documents(text)
         yield {"devices": found} if name == "generic" and isinstance(found, list) else found
 
 

@@ -54,6 +54,8 @@ class Holdings:
     """Resident bytes. A shared page counts for each process."""
     pss: int
     """Proportional resident bytes. Of a page that N processes share, 1/N counts for each."""
+    private: int
+    """Bytes of the pages that only this process has and that it has written to."""
     threads: int
     descriptors: int
     sockets: int
@@ -90,8 +92,9 @@ def holdings(pid: int) -> Holdings:
     sizes = [_sizes(PROC / str(each) / "smaps_rollup") for each in pids]
     links = [link for each in pids for link in _descriptors(each)]
     return Holdings(
-        rss=sum(rss for rss, _ in sizes),
-        pss=sum(pss for _, pss in sizes),
+        rss=sum(rss for rss, _, _ in sizes),
+        pss=sum(pss for _, pss, _ in sizes),
+        private=sum(private for _, _, private in sizes),
         threads=sum(len(list(_threads(each))) for each in pids),
         descriptors=len(links),
         sockets=sum(link.startswith("socket:") for link in links),
@@ -139,11 +142,14 @@ def _descriptors(pid: int) -> Iterator[str]:
                 yield str(path.readlink())
 
 
-def _sizes(rollup: Path) -> tuple[int, int]:
+def _sizes(rollup: Path) -> tuple[int, int, int]:
     with suppress(OSError):
         fields = _fields(rollup)
-        return int(fields["Rss"].split()[0]) * _KIB, int(fields["Pss"].split()[0]) * _KIB
-    return 0, 0
+        rss, pss, private = (
+            int(fields[name].split()[0]) * _KIB for name in ("Rss", "Pss", "Private_Dirty")
+        )
+        return rss, pss, private
+    return 0, 0, 0
 
 
 def _cpu(thread: Path) -> int:
@@ -170,6 +176,7 @@ _VARIABLES: Final = (
     "pod_resources_socket",
     "registry_dir",
     "http_address",
+    "state_file",
 )
 """Placeholders that are in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
 

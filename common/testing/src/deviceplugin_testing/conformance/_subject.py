@@ -90,6 +90,7 @@ class Place:
             "http_address": f"127.0.0.1:{free_port()}",
             "kubelet_dir": str(self.root),
             "devices_dir": str(self.scratch / "devices"),
+            "state_file": str(self.scratch / "state"),
         }
 
 

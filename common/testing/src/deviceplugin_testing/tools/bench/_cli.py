@@ -21,9 +21,10 @@ _DESCRIPTION: Final = """\
 Measure a device plugin in any language from outside, on a simulated kubelet.
 
 Without COMMAND, the gopher plugin and the framework's own core are measured; with COMMAND, that
-plugin. It finds the plugin directory in the environment variable DP_PLUGIN_DIR, and the pod
-resources socket in DP_POD_RESOURCES_SOCKET. If it needs them as arguments, write {plugin_dir} or
-{pod_resources_socket}. {devices_dir} is a directory with a few files in it, new for each run."""
+plugin. It finds the plugin directory in the environment variable DP_PLUGIN_DIR, the pod resources
+socket in DP_POD_RESOURCES_SOCKET, and a file for what it remembers in DP_STATE_FILE. If it needs
+them as arguments, write {plugin_dir}, {pod_resources_socket} or {state_file}. {devices_dir} is a
+directory with a few files in it, new for each run."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -109,8 +110,7 @@ def _sections(options: argparse.Namespace, subjects: Sequence[BenchSubject]) -> 
         yield from _versus.alternate(subjects, plan, _say)
     elif options.bare:
         bare = replace(_plan.bare(), http_address=options.http_address)
-        # The bare plugin does not survive a restart of the kubelet.
-        yield from _versus.alternate((bare, subject), replace(plan, restarts=0), _say)
+        yield from _versus.alternate((bare, subject), plan, _say)
     else:
         if subjects or options.gopher or not options.core:
             yield _plan.measure(subject, plan, _say)

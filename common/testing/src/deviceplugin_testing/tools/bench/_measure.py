@@ -55,10 +55,19 @@ def starts(subject: BenchSubject, count: int) -> list[Figure]:
     ]
 
 
+def memory(run: Run, when: str) -> list[Figure]:
+    """Return what is resident, and what of that is private and written to."""
+    holdings = run.holdings()
+    return [
+        Figure(f"RSS {when}", "MiB", [holdings.rss / _MIB]),
+        Figure(f"private {when}", "MiB", [holdings.private / _MIB]),
+    ]
+
+
 def size(run: Run) -> list[Figure]:
     holdings = run.holdings()
     return [
-        Figure("RSS idle", "MiB", [holdings.rss / _MIB]),
+        *memory(run, "idle"),
         Figure("PSS idle", "MiB", [holdings.pss / _MIB]),
         Figure("threads idle", "", [holdings.threads]),
         Figure("descriptors idle", "", [holdings.descriptors]),

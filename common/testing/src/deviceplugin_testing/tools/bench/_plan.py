@@ -84,17 +84,13 @@ def measure(subject: BenchSubject, plan: Plan, say: Say) -> Section:
         say(f"{subject.title}: allocating, changing devices")
         for ids in (1, _FEW):
             figures += _measure.allocations(run, plan.allocations, ids)
-        figures.append(_rss(run, f"after {plan.allocations} allocations of each"))
+        figures += _measure.memory(run, f"after {plan.allocations} allocations of each")
         add(lambda: _measure.changes(run, plan.changes))
         add(lambda: _measure.allocations_under(run, plan.allocations, _STREAMS))
-        if plan.restarts:
+        if plan.restarts and subject.comes_back:
             say(f"{subject.title}: restarting the kubelet {plan.restarts} times")
             add(lambda: _measure.restarts(run, plan.restarts, seed=plan.seed, settle=plan.settle))
     return Section(subject.title, subject.command, figures)
-
-
-def _rss(run: Run, when: str) -> Figure:
-    return Figure(f"RSS {when}", "MiB", [run.holdings().rss / _MIB])
 
 
 def gopher() -> BenchSubject:
@@ -125,7 +121,7 @@ def bare() -> BenchSubject:
     """Return the least plugin that grpcio and our messages allow."""
     program = Path(__file__).with_name("_bare.py")  # as a file: a module would import its package
     command = (sys.executable, str(program), "{devices_dir}")
-    return BenchSubject(title="bare", command=command)
+    return BenchSubject(title="bare", command=command, comes_back=False)
 
 
 def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
@@ -136,7 +132,7 @@ def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
         run.wait_listed()
         figures += _measure.message(run)
         figures += _measure.changes(run, plan.core_changes)
-        figures.append(_rss(run, f"after {plan.core_changes} changes"))
+        figures += _measure.memory(run, f"after {plan.core_changes} changes")
     with running(many(devices, 1, keep=True)) as run:
         run.wait_listed()
         figures += [

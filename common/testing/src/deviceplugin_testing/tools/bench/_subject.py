@@ -56,8 +56,10 @@ def make_devices(directory: Path, number: int, kind: str) -> Path:
     return devices
 
 
-_TIMEOUT: Final = 30.0
-"""Seconds to wait for any reaction of a plugin."""
+_TIMEOUT: Final = 60.0
+"""Seconds to wait for any reaction of a plugin, and of one with hundreds of resources longer."""
+_EACH: Final = 0.5
+"""Seconds for each resource, on a busy machine."""
 _STOP_TIMEOUT: Final = 10.0
 _TAIL: Final = 5
 """Lines of a failed plugin's output in a message."""
@@ -78,6 +80,8 @@ class BenchSubject:
     touch: str = ""
     """Directory in which adding or removing an entry changes the list of devices."""
     http_address: str = "off"
+    comes_back: bool = True
+    """Whether it registers again after a restart of the kubelet."""
 
 
 class Run:
@@ -92,6 +96,7 @@ class Run:
             "pod_resources_socket": str(kubelet.pod_resources_socket),
             "http_address": subject.http_address,
             "devices_dir": str(devices),
+            "state_file": str(kubelet.root / "state"),
         }
         self._output = kubelet.root / "output"
         try:
@@ -117,8 +122,9 @@ class Run:
     def holdings(self) -> Holdings:
         return holdings(self.pid)
 
-    def wait(self, condition: Callable[[], object], what: str, timeout: float = _TIMEOUT) -> float:
+    def wait(self, condition: Callable[[], object], what: str, timeout: float = 0.0) -> float:
         """Return the time when ``condition()`` became true; raise ``BenchError`` if it does not."""
+        timeout = timeout or max(_TIMEOUT, _EACH * self.subject.resources)
 
         def holds() -> bool:
             if condition():

@@ -32,10 +32,10 @@ allocate, restart, close connections, delete sockets and stop. No cluster, root 
 needed.
 
 A plugin finds the plugin directory in DP_PLUGIN_DIR, the pod resources socket in
-DP_POD_RESOURCES_SOCKET, plugins_registry in DP_REGISTRY_DIR and a free address for HTTP in
-DP_HTTP_ADDRESS. If it needs them as arguments, write {plugin_dir}, {pod_resources_socket},
-{registry_dir}, {http_address} or {kubelet_dir}. {devices_dir} is a directory with a few files
-in it, new for each start.
+DP_POD_RESOURCES_SOCKET, plugins_registry in DP_REGISTRY_DIR, a free address for HTTP in
+DP_HTTP_ADDRESS and a file for what it remembers in DP_STATE_FILE. If it needs them as arguments,
+write {plugin_dir}, {pod_resources_socket}, {registry_dir}, {http_address}, {state_file} or
+{kubelet_dir}. {devices_dir} is a directory with a few files in it, new for each start.
 
 With --dra it checks a driver of dynamic resource allocation, on a simulated cluster. The driver
 finds plugins_registry in DP_REGISTRY_DIR, its own directory in DP_DRIVER_DIR, the directory of CDI
