@@ -9,7 +9,8 @@ import pytest
 
 from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin import Device, Topology, Version
-from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
+from deviceplugin._attribution.ownership import UNHEALTHY, OfferState
+from deviceplugin._config.slices import HELD
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import NUMA_NODE, Describer
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import pytest
 from typing_extensions import override
 
-from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
+from deviceplugin._attribution.ownership import UNHEALTHY, OfferState
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._config.slices import HELD
 from deviceplugin._dra.naming import device_name, pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin._attribution.ownership import HELD, UNHEALTHY, Claim, OfferState
+from deviceplugin._attribution.ownership import UNHEALTHY, Claim, OfferState
+from deviceplugin._config.slices import HELD
 from deviceplugin._dra.naming import device_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.pools import OnUnhealthy, PoolCatalogue

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Ownership
+from deviceplugin._attribution.ownership import UNHEALTHY, OfferState, Ownership
 from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._config.slices import HELD
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import CONTENT, Write, lay_out, plan

@@ -22,6 +22,8 @@ _ENDING: Final = ".draft"
 """
 _ATTEMPTS: Final = 100
 """Attempts to make a draft. One fails only if another writer takes the draft for abandoned."""
+_RANDOM: Final = 16
+"""Random bytes in the name of a draft."""
 LONGEST_NAME: Final = 255
 """The most bytes of a name that file systems of Linux take."""
 _NOT_NAMES: Final = frozenset({"", ".", ".."})
@@ -164,7 +166,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 def _new_draft(path: Path) -> tuple[Path, FileIO]:
     """Return a new file beside ``path``, locked until it is closed or its writer is dead."""
     for _ in range(_ATTEMPTS):
-        draft = path.with_name(f".{path.name}.{os.urandom(16).hex()}{_ENDING}")
+        draft = path.with_name(f".{path.name}.{os.urandom(_RANDOM).hex()}{_ENDING}")
         file = FileIO(draft, "x", opener=_private)
         try:
             _lock(file.fileno())
@@ -202,7 +204,7 @@ def _remove_abandoned(path: Path) -> None:
 
 def _drafts(path: Path) -> Iterator[Path]:
     begin = f".{path.name}."
-    length = len(begin) + len(uuid4().hex) + len(_ENDING)
+    length = len(begin) + 2 * _RANDOM + len(_ENDING)
     with suppress(OSError):
         for name in os.listdir(path.parent):  # noqa: PTH208 - names
             if len(name) == length and name.startswith(begin) and name.endswith(_ENDING):
