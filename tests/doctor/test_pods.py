@@ -161,6 +161,7 @@ SCENES: list[tuple[Callable[[str], Json], str, str]] = [
     (waiting, "unresolvable CDI devices a=b", "does not find the CDI"),
     (waiting, "error gathering device information while adding custom device", "any more"),
     (waiting, "error creating device nodes: mount src=/dev/x, no such file", "user namespace"),
+    (waiting, "x: pinging container registry localhost: Get", "lacks it, or asks a registry first"),
     (waiting, 'short-name "gopher:1" did not resolve to an alias', "complete names of images"),
     (creating, "ContainerCreating with hostUsers: false", "user namespace"),
     (restarted, "nvidia-container-cli: initialization error: nvml error", "is not set up"),

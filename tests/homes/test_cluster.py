@@ -89,6 +89,18 @@ def test_the_suite_passes_and_leaves_nothing_behind() -> None:
 
 @needs_kubectl
 @slow
+def test_images_are_named_as_the_node_lists_them_which_may_complete_no_names() -> None:
+    listed = "localhost/gopher-device-plugin:0.1.0"
+    shell = {"docker.io/library/busybox:1.37": SHELL["busybox:1.37"]}
+    with running({listed: GOPHER, "e.com/other-gopher-device-plugin:0.1.0": [], **shell}) as one:
+        done = on(one, "-m", "gopher", "-k", "come_and_go", "--pull-policy=Never")
+        assert "1 passed" in done.stdout, done.stdout
+        (there,) = made(one)
+    assert listed == there["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+@needs_kubectl
+@slow
 def test_kubernetes_own_scenarios_pass_and_leave_nothing_behind() -> None:
     with running({**PLUGINS, **SHELL}) as cluster:
         bell = cluster.node.bell

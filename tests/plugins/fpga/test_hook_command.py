@@ -178,6 +178,7 @@ def called(shell: Sequence[str], hook: Path) -> tuple[int, str]:
 
 
 OLD = "exit 1  # as it says of its version"
+MINIMAL = 'case "$3" in *json*) exit 1;; esac; exit 7'
 NEW = f'exec {sys.executable} "$@"'
 
 
@@ -187,6 +188,7 @@ NEW = f'exec {sys.executable} "$@"'
         {"python3": NEW},
         {"python3": OLD, "python3_14": NEW, "python3_9": OLD},
         {"python3_12": NEW},
+        {"python3": MINIMAL, "python3_14": NEW},
     ],
 )
 def test_the_first_python_that_is_new_enough_runs_the_hook(
@@ -202,7 +204,7 @@ def test_a_host_without_a_python_is_told_what_is_needed(
 ) -> None:
     status, text = called(shell, host(**programs))
     assert (1, 1) == (status, text.count("\n"))
-    assert text.startswith("fpga-hook: needs Python 3.9 or newer on the host: none of /")
+    assert text.startswith("fpga-hook: needs Python 3.9 or newer with its library on the host: ")
 
 
 def test_a_python_is_asked_for_its_version(host: Callable[..., Path], tmp_path: Path) -> None:

@@ -49,7 +49,10 @@ class ProcessNode:
                 "kind": "Node",
                 "metadata": {"name": NAME, "labels": labels},
                 "spec": {},
-                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "images": [{"names": [name]} for name in self._images],
+                },
             },
         )
 

@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from homes.cluster.kubectl import Kubectl
-from homes.cluster.manifests import CASE, Options, Overlay, Pods, replaced_volumes
+from homes.cluster.manifests import CASE, Options, Overlay, Pods, image_of, replaced_volumes
 from homes.cluster.node import ClusterNode
 from homes.cluster.progress import Progress
 from homes.home import Plugin
@@ -83,7 +83,8 @@ class Deployed:
         written.write_text(overlay.text(self._root))
         rendered = self.kubectl("kustomize", str(self._root))
         overlay.check(rendered)
-        text = replace(overlay, volumes=replaced_volumes(rendered, own)).text(self._root)
+        image, volumes = self._node.listed(image_of(rendered)), replaced_volumes(rendered, own)
+        text = replace(overlay, image=image, volumes=volumes).text(self._root)
         written.write_text(text)
         return text
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from homes.cluster.deployed import PLUGIN
 from homes.cluster.kubectl import Kubectl
-from homes.cluster.manifests import DEPLOYMENTS, Options, Pods
+from homes.cluster.manifests import DEPLOYMENTS, Options, Pods, image_of
 from homes.cluster.node import ClusterNode
 from homes.cluster.progress import Progress
 
@@ -19,6 +19,7 @@ NAME: Final = "e2e"
 """The object."""
 RESOURCE: Final = "example.com/e2e-operator"
 _FOLDER: Final = DEPLOYMENTS / "operator"
+_PREFIX: Final = "/spec/template/spec/containers/0/env/1"
 
 
 class InstalledOperator:
@@ -59,10 +60,15 @@ class InstalledOperator:
             "kind": "Kustomization",
             "resources": [folder],
         }
-        if self._options.operator_image:
-            image, _, tag = self._options.operator_image.rpartition(":")
-            assert image, "--operator-image needs a tag"
-            spec["images"] = [{"name": SPACE, "newName": image, "newTag": tag}]
+        made = self.kubectl("kustomize", str(_FOLDER / "operator"))
+        own = self.node.listed(image_of(made, "operator"))
+        image, _, tag = (self._options.operator_image or own).rpartition(":")
+        assert image, "--operator-image needs a tag"
+        spec["images"] = [{"name": SPACE, "newName": image, "newTag": tag}]
+        # Where the node has those of the plugins, too.
+        prefix = {"name": "IMAGE_PREFIX", "value": own.rpartition(SPACE)[0]}
+        added = [{"op": "replace", "path": _PREFIX, "value": prefix}]
+        spec["patches"] = [{"target": {"kind": "Deployment"}, "patch": json.dumps(added)}]
         (self._root / "kustomization.yaml").write_text(json.dumps(spec))
 
     def remove_operator(self) -> None:

@@ -14,6 +14,7 @@ from homes.home import Plugin
 from homes.pretended_hardware import StandIn
 
 DEPLOYMENTS = Path(__file__).parents[4] / "deployments"
+_WITH_PODS = {"DaemonSet", "Deployment"}
 PATIENCE = 180.0
 """Seconds. Pods must be scheduled and started, and a node updates its status every 10 s."""
 
@@ -61,6 +62,8 @@ class Overlay:
     """The pretended hardware of the node."""
     before: bool = False
     """Whether it is the release before."""
+    image: str = ""
+    """How the node lists the image of the manifests."""
 
     @property
     def deployments(self) -> Path:
@@ -93,8 +96,7 @@ class Overlay:
         """Raise ``AssertionError`` if a change has met nothing, which kustomize passes over."""
         found = [*filter(None, yaml.safe_load_all(manifests))]
         made = {(one["kind"], one["metadata"]["name"]): one for one in found}
-        (pod,) = (one["spec"]["template"]["spec"] for one in found if one["kind"] == "DaemonSet")
-        image = next(one["image"] for one in pod["containers"] if one["name"] == "device-plugin")
+        image = image_of(manifests)
         name, wanted = f"{self.plugin.name}-device-plugin", self._image()
         title, _, tag = image.rpartition(":")
         assert wanted.items() <= {"newName": title, "newTag": tag}.items(), (
@@ -131,8 +133,8 @@ class Overlay:
     def _image(self) -> dict[str, str]:
         """Return what the image is to be called otherwise than in the manifests."""
         made = {}
-        if self.options.image:
-            image, _, tag = self.options.image.rpartition(":")
+        if given := self.options.image or self.image:
+            image, _, tag = given.rpartition(":")
             assert image, "--image needs a tag"
             assert "/" not in tag, "--image needs a tag"
             made = {"newName": image, "newTag": tag}
@@ -174,6 +176,13 @@ class Overlay:
             "metadata": {"name": "any"},
             "spec": {"template": {"metadata": metadata, "spec": pod}},
         }
+
+
+def image_of(manifests: str, container: str = "device-plugin") -> str:
+    """Return the image of a container of the DaemonSet or Deployment in ``manifests``."""
+    found = (one for one in yaml.safe_load_all(manifests) if one["kind"] in _WITH_PODS)
+    own = (each for one in found for each in one["spec"]["template"]["spec"]["containers"])
+    return next(str(one["image"]) for one in own if one["name"] == container)
 
 
 def replaced_volumes(manifests: str, own: Mapping[str, str]) -> dict[str, str]:

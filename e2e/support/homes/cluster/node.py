@@ -20,9 +20,16 @@ class ClusterNode:
         self.name = str(found["metadata"]["name"])
         # With some clouds they differ.
         self.hostname = str(found["metadata"]["labels"]["kubernetes.io/hostname"])
+        images = found["status"].get("images", ())
+        self._images = [name for one in images for name in one.get("names") or ()]
         runtime = found["status"].get("nodeInfo", {}).get("containerRuntimeVersion", "")
         self.why_no_cdi = why_no_cdi(runtime)
         """Why CDI specifications have no effect here; empty if they have."""
+
+    def listed(self, image: str) -> str:
+        """Return how the node lists an image, since CRI-O completes no names; else its name."""
+        found = (one for one in self._images if f"/{one}".endswith(f"/{image}"))
+        return min(found, default=image)
 
     def allocatable(self, resource: str) -> int:
         return self.matching(resource).get(resource, 0)

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -45,9 +45,10 @@ class Session:
     """
 
     def __init__(self, root: Path, options: Options, progress: Progress, cache: Path) -> None:
-        self.options, self.progress = options, progress
+        self.progress = progress
         self.kubectl = Kubectl("default", options.patience + 60)
         self.node = ClusterNode(self.kubectl, options.node)
+        self.options = replace(options, pod_image=self.node.listed(options.pod_image))
         self._root, self._cache = root, cache
         self._deployed: dict[str, Deployed] = {}
         self._stand_ins: dict[str, Packed] = {}

@@ -20,15 +20,17 @@ INTERPRETERS: Final = (
     "/usr/local/bin/python3",
 )
 """Where hosts have Python, as shell patterns. Runtimes call hooks without PATH."""
+_NAMES: Final = ", ".join(INTERPRETERS)
 _START: Final = f"""\
 #!/bin/sh
-# Below is a zip archive, which Python runs. This finds a Python that can.
+# Below is a zip archive, which Python runs. It takes a Python that can: a minimal one has no json.
 for python in {" ".join(INTERPRETERS)}; do
-    if "$python" -IS -c 'import sys; sys.exit(sys.version_info < (3, 9))' </dev/null 2>/dev/null
+    if "$python" -IS -c 'import ctypes, json, sys; sys.exit(sys.version_info < (3, 9))' \\
+        </dev/null 2>/dev/null
     then exec "$python" -I "$0" "$@"
     fi
 done
-echo "fpga-hook: needs Python 3.9 or newer on the host: none of {", ".join(INTERPRETERS)}" >&2
+echo "fpga-hook: needs Python 3.9 or newer with its library on the host: none of {_NAMES}" >&2
 exit 1
 """
 """If a script's interpreter is missing, the kernel reports the script itself as missing."""

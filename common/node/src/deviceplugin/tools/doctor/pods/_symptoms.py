@@ -169,6 +169,11 @@ SYMPTOMS: Final[Sequence[Symptom]] = (
         "name the image in full, such as localhost/NAME:TAG for one that was loaded on the node",
     ),
     Symptom(
+        r"pinging container registry localhost|failed to resolve reference .localhost/",
+        "the image is one that is loaded on nodes: this one lacks it, or asks a registry first",
+        "load it on the node, and set imagePullPolicy to IfNotPresent",
+    ),
+    Symptom(
         r"nvidia-container-cli|no runtime for \S+ is configured|RuntimeHandler \S+ not supported",
         "the node's container runtime is not set up for this vendor, or does not find its driver",
         "check runtimeClassName of the pod; on the node, deviceplugin doctor --plugin gpu",
