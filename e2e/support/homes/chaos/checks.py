@@ -1,16 +1,21 @@
 """What must hold on a node in trouble, seen from outside."""
 
-from collections.abc import Iterable
+import json
+from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 
+from homes.chaos.comparison import GOPHERS, OTHERS, Seen, differences, shared
 from homes.chaos.scripts import VITALS
 from homes.chaos.witness import Witness
 from homes.cluster.deployed import PLUGIN, Deployed
 from homes.cluster.home import Cluster
+from homes.cluster.switched import DRIVER
 from homes.cluster.workload import is_running
 
 BACK: Final = 60.0
@@ -44,22 +49,15 @@ def growth(values: list[int]) -> float:
     return median(values[-quarter:]) / median(values[quarter : 2 * quarter])
 
 
-def shared(owners: Iterable[tuple[tuple[str, str], str]]) -> dict[tuple[str, str], set[str]]:
-    """Return the devices with several owners, of pairs of a device and an owner."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for device, owner in owners:
-        found.setdefault(device, set()).add(owner)
-    return {device: names for device, names in found.items() if len(names) > 1}
-
-
 class Checks:
     """Of the plugins in ``killed``, which may be killed, and in ``spared``, which lives on."""
 
-    def __init__(
-        self, killed: Cluster, spared: Cluster, resources: tuple[str, str], witness: Witness
-    ) -> None:
-        self._killed, self._spared, self._resources = killed, spared, resources
+    def __init__(self, killed: Cluster, spared: Cluster, witness: Witness) -> None:
+        self._killed, self._spared = killed, spared
         self._here, self._witness = killed.here, witness
+        self.is_spared = True
+        """Whether nothing has killed the other plugin yet."""
+        self.comparisons = 0
         self._kubelet = ""
         self.count = 0
         self.slowest = 0.0
@@ -87,11 +85,11 @@ class Checks:
 
     def devices(self) -> None:
         """Fail if a device is in two running pods, by locks or by the kubelet's checkpoint."""
-        before = self._running()
+        before = {*self._running()}
         entries = self._witness.checkpoint()
         violations = self._witness.read("/locks/violations")
         assert not violations, violations
-        both = before & self._running()
+        both = before & {*self._running()}
         owners = (
             ((entry["ResourceName"], device), str(entry["PodUID"]))
             for entry in entries
@@ -102,25 +100,52 @@ class Checks:
         assert {} == shared(owners)
         self.count += 1
 
-    def _running(self) -> set[str]:
+    def _running(self) -> dict[str, dict[str, Any]]:
+        """Return the pods that run and are not being deleted, by UID."""
         found = self._here.kubectl.get_own("pods")["items"]
         for one in found:
             if reason := one["status"].get("reason"):
                 self.rejected[one["metadata"]["uid"]] = reason
         return {
-            one["metadata"]["uid"]
+            one["metadata"]["uid"]: one
             for one in found
             # The locks see those that are being deleted.
             if is_running(one) and "deletionTimestamp" not in one["metadata"]
         }
 
-    def _pod_resources(self) -> None:
-        """Fail if the kubelet lists a device twice."""
-        assert {} == shared(
-            ((resource, device), f"{namespace}/{name}")
-            for namespace, name, resource, device in self._witness.holders()
-            if resource in self._resources
+    def seen(self, expected: Mapping[str, AbstractSet[str]]) -> Seen | None:
+        """Return what all say now, of the devices that there should be; None if one is away."""
+        node, kubectl = self._witness.seen(), self._here.kubectl
+        texts = [one.here.ask("devices", check=False) for one in (self._killed, self._spared)]
+        if not node or not all(texts):
+            return None
+        served = {
+            resource["name"]: resource["devices"]
+            for text in texts
+            for resource in json.loads(text)["resources"]
+        }
+        slices = kubectl("get", "resourceslices", "--output=json", check=False)
+        claims = kubectl.own("get", "resourceclaims", "--output=json", check=False)
+        return Seen(
+            expected,
+            [*self._running().values()],
+            node,
+            {resource: served.get(resource, ()) for resource in expected},
+            [one for one in _items(slices) if one["spec"]["driver"] == DRIVER],
+            _items(claims),
+            DRIVER,
         )
+
+    def _compare(self, expected: Mapping[str, AbstractSet[str]], end: float) -> None:
+        """Fail if what all say differs until ``end``."""
+        found = ["the kubelet or a plugin does not answer"]
+        while found and monotonic() < end:
+            seen = self.seen(expected)
+            found = found if seen is None else differences(seen)
+            if found:
+                sleep(1)
+        assert not found, "\n".join(["after a minute:", *found])
+        self.comparisons += 1
 
     # Plugins
 
@@ -152,40 +177,39 @@ class Checks:
         ]
         return not late and running != [] and all(running)
 
-    def _counts(self) -> tuple[int, ...]:
-        offered = self._witness.offered()
-        return tuple(offered[one] for one in self._resources)
-
-    def settled(self, files: int) -> None:
-        """Wait until all devices are allocatable, and check what cannot be checked on the way."""
+    def settled(self, expected: Mapping[str, AbstractSet[str]]) -> None:
+        """Wait until all is there again and agrees, and check what cannot be checked on the way."""
         started = monotonic()
-        # The kubelet itself knows sooner than the API server that a plugin is gone.
-        self._here.wait(
-            lambda: self._counts() == (files, 2),
-            f"the kubelet to have {files} and 2 healthy devices",
-        )
+        self._here.wait(self._witness.is_there, "the witness")
         self._here.wait(self._is_probed, "the plugin's pod to be probed")
         self._here.wait_ready()
         self._spared.here.wait_ready()
-        self._killed.wait_allocatable(self._resources[0], files)
-        self._spared.wait_allocatable(self._resources[1], 2)
+        self._compare(expected, monotonic() + BACK)
+        # The node's status follows.
+        offered = Counter(resource for resource, _ in self._witness.seen()["offered"])
+        for home, resource in ((self._killed, GOPHERS), (self._spared, OTHERS)):
+            home.wait_allocatable(resource, offered[resource])
         took = monotonic() - started
         assert took < BACK, f"it took {took:.1f} s until all devices were allocatable"
         self.slowest = max(self.slowest, took)
         self.kubelet()
         self.devices()
-        self._pod_resources()
         self._restarts(self._here, allowed=True)
-        self._restarts(self._spared.here, allowed=False)
+        self._restarts(self._spared.here, allowed=not self.is_spared)
         self.vitals.append(vitals(self._spared.here))
 
     def flat(self) -> None:
         """Fail if the plugin that lives on has grown all along."""
-        if len(self.vitals) < ENOUGH:
+        if len(self.vitals) < ENOUGH or not self.is_spared:
             return
         for name in ("memory", "threads", "files"):
             values = [getattr(one, name) for one in self.vitals]
             assert growth(values) < GROWTH, (name, values)
+
+
+def _items(text: str) -> list[dict[str, Any]]:
+    """Return the objects that kubectl has printed; none where the API server lacks the kind."""
+    return [*json.loads(text)["items"]] if text else []
 
 
 def is_of_the_future(status: dict[str, Any]) -> bool:
