@@ -240,6 +240,12 @@ def switched(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Switc
         made.uninstall()
 
 
+@pytest.fixture
+def logs(request: pytest.FixtureRequest) -> Path:
+    """Return a folder for the logs of a test that fails before its end."""
+    return _logs(request) / "before"
+
+
 def _logs(request: pytest.FixtureRequest) -> Path:
     """Return a folder for the logs of a test."""
     name = re.sub(r"\W+", "-", request.node.name).strip("-")

@@ -1,6 +1,7 @@
 """Random faults on a cluster for as long as one likes, with what must hold all along."""
 
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -41,7 +42,11 @@ resources:
 @pytest.mark.timeout(0)  # as long as one likes
 @pytest.mark.parametrize("switches", [False, True], ids=["device-plugin", "both-protocols"])
 def test_no_fault_gives_a_device_to_two_pods_and_none_is_lost(
-    cluster: Cluster, session: Session, pytestconfig: pytest.Config, switches: bool
+    cluster: Cluster,
+    session: Session,
+    pytestconfig: pytest.Config,
+    logs: Path,
+    switches: bool,
 ) -> None:
     for option in ("chaos", "restart_kubelet"):
         cluster.need(option)
@@ -69,6 +74,10 @@ def test_no_fault_gives_a_device_to_two_pods_and_none_is_lost(
         cluster.uninstall()
     except BaseException:
         beside.fail()
+        if switched is not None:
+            logs.mkdir(exist_ok=True)
+            cluster.collect(logs)
+            switched.release()  # pods do not end without the driver of their claims
         raise
     finally:
         beside.close()

@@ -83,9 +83,11 @@ def agreeing() -> Seen:
     }
     held = {"key": "held", "effect": "NoSchedule"}
     devices = [{"name": "g0", "taints": [held]}, {"name": "g1"}, {"name": "g2"}]
+    waiting: dict[str, str] = {}
     return Seen(
         {GOPHERS: {"g0", "g1", "g2"}, OTHERS: {"sim-0", "sim-1"}},
         [first, second],
+        waiting,
         node,
         {
             GOPHERS: [served("g0", "by-plugin"), served("g1", "by-claim"), served("g2")],
@@ -175,7 +177,11 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "a holder that is gone": (
         lambda seen: seen.served[GOPHERS].__setitem__(2, served("g2", "gone")),
-        f"/devices says that gone holds {GOPHERS} g2, and the kubelet does not",
+        f"/devices says that gone holds {GOPHERS} g2, and PodResources do not",
+    ),
+    "a pod that cannot start": (
+        lambda seen: seen.waiting.update(late="CreateContainerError: unresolvable"),
+        "late does not run: CreateContainerError: unresolvable",
     ),
     "a device that its plugin has lost": (
         lambda seen: seen.served[GOPHERS].pop(2),

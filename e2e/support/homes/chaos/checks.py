@@ -13,8 +13,9 @@ from typing import Any, Final
 from homes.chaos.comparison import GOPHERS, OTHERS, Seen, differences, shared
 from homes.chaos.scripts import VITALS
 from homes.chaos.witness import Witness
-from homes.cluster.deployed import PLUGIN, Deployed
+from homes.cluster.deployed import PLUGIN, Deployed, why_it_waits
 from homes.cluster.home import Cluster
+from homes.cluster.manifests import CASE
 from homes.cluster.switched import DRIVER
 from homes.cluster.workload import is_running
 
@@ -129,6 +130,11 @@ class Checks:
         return Seen(
             expected,
             [*self._running().values()],
+            {
+                one["metadata"]["name"]: why_it_waits(one) or "unknown"
+                for one in kubectl.pods(CASE)
+                if one["status"]["phase"] == "Pending" and "nodeName" in one["spec"]
+            },
             node,
             {resource: served.get(resource, ()) for resource in expected},
             [one for one in _items(slices) if one["spec"]["driver"] == DRIVER],

@@ -43,6 +43,8 @@ class Seen:
     """The devices that there are, by resource."""
     pods: Sequence[Object]
     """Those of one namespace that run and are not being deleted."""
+    waiting: Mapping[str, str]
+    """Why others of it that are bound to the node do not run, by their names."""
     node: Object
     """See ``scripts.SEEN``."""
     served: Mapping[str, Sequence[Object]]
@@ -133,7 +135,18 @@ def allocated(claim: Object, driver: str) -> list[Object]:
 
 def differences(seen: Seen) -> list[str]:
     """Return each thing in which two do not agree, or by which a device is lost or in two pods."""
-    parts = (_in_two, _given, _kubelet, _holders, _lost, _offered, _mounted, _cdi, _status)
+    parts = (
+        _in_two,
+        _given,
+        _kubelet,
+        _holders,
+        _lost,
+        _offered,
+        _mounted,
+        _cdi,
+        _status,
+        _waiting,
+    )
     return sorted({one for part in parts for one in part(seen)})
 
 
@@ -201,21 +214,34 @@ def _kubelet(seen: Seen) -> Iterator[str]:
 
 
 def _holders(seen: Seen) -> Iterator[str]:
-    """A plugin serves who holds its devices."""
-    first = seen.listed() | seen.claimed()
-    truth = {(one.pod, one.resource, one.device) for one in first}
-    space = {one["metadata"]["namespace"] for one in seen.pods}
+    """A plugin serves who holds its devices, as the kubelet lists it, also if the pod has ended."""
+    spaces = {one["metadata"]["namespace"] for one in seen.pods}
+    truth = {
+        (pod, resource, device)
+        for space, pod, _, resource, device in seen.node["listed"]
+        if space in spaces and resource in seen.expected
+    }
+    truth |= {
+        (pod, GOPHERS, device)
+        for space, pod, _, _, driver, device in seen.node["claimed"]
+        if space in spaces and driver == seen.driver
+    }
     served = {
         (holder["pod"], resource, device["id"])
         for resource, devices in seen.served.items()
         for device in devices
         for holder in device["holders"] or ()
-        if holder["namespace"] in space and not holder["pod"].startswith("witness")
+        if holder["namespace"] in spaces
     }
     for pod, resource, device in served - truth:
-        yield f"/devices says that {pod} holds {resource} {device}, and the kubelet does not"
+        yield f"/devices says that {pod} holds {resource} {device}, and PodResources do not"
     for pod, resource, device in truth - served:
         yield f"/devices does not say that {pod} holds {resource} {device}"
+
+
+def _waiting(seen: Seen) -> Iterator[str]:
+    for pod, reason in seen.waiting.items():
+        yield f"{pod} does not run: {reason}"
 
 
 def _lost(seen: Seen) -> Iterator[str]:

@@ -162,7 +162,15 @@ class Chaos:
         assert self._wanted == self._here.image()
 
     def run(self, seconds: float, say: Callable[[str], None]) -> None:
-        """Do faults for so long."""
+        """Do each fault alone, under pods, then do any for so long."""
+        for name, fault in self._heavy.items():
+            self._load.several()
+            self._load.plain()
+            say(f"{name} alone")
+            fault()
+            self.faults[name] += 1
+            self.settle()
+        say(self.summary())
         end, since = monotonic() + seconds, 0
         while monotonic() < end:
             name = self._random.choice(self._names)

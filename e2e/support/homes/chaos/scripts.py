@@ -31,13 +31,18 @@ time.sleep(float(sys.argv[1]))
 
 It writes down what it sees of them: variables, mounts and device nodes.
 """
-KUBELETS = """
-import pathlib
-for path in pathlib.Path("/proc").glob("[0-9]*"):
-    try:
-        if (path / "comm").read_text() == "kubelet\\n": print(path.name)
-    except OSError: pass
+PROGRAMS = """
+import os, pathlib
+def programs(name):
+    # Another node may be on the same machine, with a network of its own.
+    network = os.readlink("/proc/self/ns/net")
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            found = (path / "comm").read_text() == name[:15] + "\\n"
+            if found and os.readlink(path / "ns/net") == network: yield path.name
+        except OSError: pass
 """
+KUBELETS = f"{PROGRAMS}for pid in programs('kubelet'): print(pid)"
 _KILL = """
 import os, pathlib, sys
 def kill(uid):
@@ -163,13 +168,10 @@ try:
 except OSError as error: print(error.strerror)
 """
 """Say why no socket can be created in a folder."""
-FREEZE = f"""{UNDO}{_KILL}
+FREEZE = f"""{UNDO}{_KILL}{PROGRAMS}
 name, seconds, running = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 dying = sys.argv[4:]
-def called(path):
-    try: return (path / "comm").read_text() == name[:15] + "\\n"
-    except OSError: return False
-pids = [one.name for one in pathlib.Path("/proc").glob("[0-9]*") if called(one)]
+pids = [*programs(name)]
 if not pids: sys.exit(print(f"no process {{name}} on the node"))
 end = time.monotonic() + seconds
 try:

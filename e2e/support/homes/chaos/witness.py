@@ -45,6 +45,7 @@ class Witness:
         pod["metadata"]["labels"] = {}  # it is no pod of the chaos
         pod["spec"] |= {
             "hostPID": True,
+            "hostNetwork": True,  # by which it knows the node's programs
             "terminationGracePeriodSeconds": 10,
             "priorityClassName": "system-node-critical",  # not evicted
             "restartPolicy": "Always",  # after a reboot
