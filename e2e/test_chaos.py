@@ -59,12 +59,12 @@ def test_no_fault_gives_a_device_to_two_pods_and_none_is_lost(
     try:
         cluster.install(GOPHER if switched is None else replace(OF_BOTH, environment=OFTEN))
         beside.install(SIMULATED)
-        chaos = Chaos(cluster, beside, seed, options, switched)
+        chaos = Chaos(cluster, beside, seed, options, say, switched)
         for problem in chaos.begin(60 * options.chaos):
             say(problem)
         chaos.settle()
         started = monotonic()
-        chaos.run(60 * options.chaos, say)
+        chaos.run(60 * options.chaos)
         hours = (monotonic() - started) / 3600
         say(f"seed {seed}, {chaos.faults.total() / hours:.0f} faults an hour")
         say(chaos.summary())

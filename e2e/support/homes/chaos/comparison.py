@@ -2,12 +2,12 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-Object = Mapping[str, Any]
+Object = dict[str, Any]
 GOPHERS: Final = "example.com/gopher"
 """May be offered by DRA."""
 OTHERS: Final = "example.com/chaos"
@@ -41,16 +41,16 @@ class Seen:
 
     expected: Mapping[str, AbstractSet[str]]
     """The devices that there are, by resource."""
-    pods: Sequence[Object]
+    pods: list[Object]
     """Those of one namespace that run and are not being deleted."""
-    waiting: Mapping[str, str]
+    waiting: dict[str, str]
     """Why others of it that are bound to the node do not run, by their names."""
     node: Object
     """See ``scripts.SEEN``."""
-    served: Mapping[str, Sequence[Object]]
+    served: Mapping[str, list[Object]]
     """``devices`` of each plugin's ``/devices``, by resource."""
-    slices: Sequence[Object]
-    claims: Sequence[Object]
+    slices: list[Object]
+    claims: list[Object]
     driver: str
 
     @property
@@ -129,7 +129,8 @@ class Seen:
 
 def allocated(claim: Object, driver: str) -> list[Object]:
     """Return the devices of a driver that a claim has."""
-    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+    devices: Object = claim.get("status", {}).get("allocation", {}).get("devices", {})
+    results: list[Object] = devices.get("results", [])
     return [one for one in results if one["driver"] == driver]
 
 
@@ -201,15 +202,15 @@ def _kubelet(seen: Seen) -> Iterator[str]:
             line = f"{resource} {device} for {pod}/{container}"
             yield f"the checkpoint has {line}, PodResources have not"
     names = {*seen.names.values()}
-    listed = {
+    found = {
         (pod, device)
         for _, pod, _, _, driver, device in seen.node["claimed"]
         if pod in names and driver == seen.driver
     }
     wanted = {(one.pod, one.device) for one in seen.claimed()}
-    for pod, device in listed - wanted:
+    for pod, device in found - wanted:
         yield f"PodResources has {device} of {pod} by a claim, and no claim has"
-    for pod, device in wanted - listed:
+    for pod, device in wanted - found:
         yield f"a claim of {pod} has {device}, and PodResources have not"
 
 

@@ -43,14 +43,17 @@ class Chaos:
         simulated: Cluster,
         seed: int,
         options: Options,
+        say: Callable[[str], None],
         switched: Switched | None = None,
     ) -> None:
         self._gopher, self._options, self._switched = gopher, options, switched
+        self._say = say
+        self._problems: list[str] = []
         self._random = random.Random(seed)
         self._here = gopher.here
         self._witness = Witness(gopher.here)
         self._load = Load(gopher, self._random)
-        self.checks = Checks(gopher, simulated, self._witness)
+        self.checks = Checks(gopher, simulated, self._witness, options.patience)
         self._on_node = NodeFaults(
             (gopher, simulated),
             self._load,
@@ -161,30 +164,36 @@ class Chaos:
         self.checks.settled({GOPHERS: self._files, OTHERS: {"sim-0", "sim-1"}})
         assert self._wanted == self._here.image()
 
-    def run(self, seconds: float, say: Callable[[str], None]) -> None:
-        """Do each fault alone, under pods, then do any for so long."""
+    def run(self, seconds: float) -> None:
+        """Do each fault alone, under pods, then do any for so long.
+
+        What does not hold is said at once, and raised at the end as ``AssertionError``.
+        """
         for name, fault in self._heavy.items():
-            self._load.several()
-            self._load.plain()
-            say(f"{name} alone")
-            fault()
-            self.faults[name] += 1
-            self.settle()
-        say(self.summary())
+            self._try(name, self._load.several, self._load.plain, fault, self.settle)
+            self._say(f"{name} alone: {self.checks.last:.1f} s")
         end, since = monotonic() + seconds, 0
         while monotonic() < end:
             name = self._random.choice(self._names)
-            self._table[name]()
-            self.faults[name] += 1
             since += 1
-            if name in self._heavy or since > 10:
-                self.checks.devices()
+            is_checked = name in self._heavy or since > 10
+            self._try(name, self._table[name], *[self.checks.devices] * is_checked)
             if since > 20:
-                self.settle()
+                self._try("all of them", self.settle)
+                self._say(self.summary())
                 since = 0
-                say(self.summary())
         self.settle()
         self.checks.flat()
+        assert not self._problems, "\n".join(self._problems)
+
+    def _try(self, name: str, *steps: Callable[[], None]) -> None:
+        self.faults[name] += name in self._table
+        try:
+            for step in steps:
+                step()
+        except AssertionError as error:
+            self._problems.append(f"{name}: {error}")
+            self._say(self._problems[-1])
 
     def summary(self) -> str:
         """Return what was done and seen until now."""
