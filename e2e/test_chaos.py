@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from homes.case import cases
-from homes.chaos.comparison import OTHERS
 from homes.chaos.run import Chaos
+from homes.chaos.seen import OTHERS
 from homes.cluster.home import Cluster
 from homes.cluster.session import Session
 from homes.cluster.switched import GOPHER as OF_BOTH

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from homes.chaos.comparison import GOPHERS, OTHERS, Seen, differences
+from homes.chaos.comparison import differences
+from homes.chaos.seen import GOPHERS, OTHERS, Seen
 
 DRIVER = "gopher.example.com"
 SPACE = "e2e-1"

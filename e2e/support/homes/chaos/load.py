@@ -5,8 +5,8 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from homes.chaos.comparison import GOPHERS, OTHERS
 from homes.chaos.scripts import LOCK
+from homes.chaos.seen import GOPHERS, OTHERS
 from homes.cluster.home import Cluster
 
 MOST: Final = 10

@@ -8,9 +8,9 @@ from time import monotonic
 from typing import Final
 
 from homes.chaos.checks import Checks
-from homes.chaos.comparison import GOPHERS, OTHERS
 from homes.chaos.load import Load
 from homes.chaos.node_faults import NodeFaults
+from homes.chaos.seen import GOPHERS, OTHERS
 from homes.chaos.witness import Witness
 from homes.cluster.deployed import PLUGIN
 from homes.cluster.home import Cluster
@@ -53,7 +53,9 @@ class Chaos:
         self._here = gopher.here
         self._witness = Witness(gopher.here)
         self._load = Load(gopher, self._random)
-        self.checks = Checks(gopher, simulated, self._witness, options.patience)
+        self.checks = Checks(
+            gopher, simulated, self._witness, options.patience, has_dra=switched is not None
+        )
         self._on_node = NodeFaults(
             (gopher, simulated),
             self._load,
@@ -161,8 +163,8 @@ class Chaos:
 
     def settle(self) -> None:
         """Wait until everything is there again and agrees, and check it."""
-        self.checks.settled({GOPHERS: self._files, OTHERS: {"sim-0", "sim-1"}})
-        assert self._wanted == self._here.image()
+        expected = {GOPHERS: self._files, OTHERS: {"sim-0", "sim-1"}}
+        self.checks.settled(expected, self._wanted)
 
     def run(self, seconds: float) -> None:
         """Do each fault alone, under pods, then do any for so long.
@@ -198,17 +200,22 @@ class Chaos:
     def summary(self) -> str:
         """Return what was done and seen until now."""
         rejected = Counter(self.checks.rejected.values())
+        text = (
+            f"{self.faults.total()} faults, {self.checks.count} checks,"
+            f" {self.checks.comparisons} comparisons, {self._load.number} pods, all"
+            f" devices back within {self.checks.slowest:.1f} s;"
+            f" faults {dict(self.faults.most_common())}; pods rejected {dict(rejected)}"
+        )
+        if not self.checks.is_spared:
+            return text
         seen = {
             name: [getattr(one, name) for one in self.checks.vitals]
             for name in ("memory", "threads", "files")
         }
         memory = [value / 1024 for value in seen["memory"]]
         return (
-            f"{self.faults.total()} faults, {self.checks.count} checks,"
-            f" {self.checks.comparisons} comparisons, {self._load.number} pods, all"
-            f" devices back within {self.checks.slowest:.1f} s; the plugin that lives on:"
+            f"{text}; the plugin that lives on:"
             f" {min(memory):.1f} to {max(memory):.1f} MiB, now {memory[-1]:.1f},"
             f" {min(seen['threads'])} to {max(seen['threads'])} threads,"
-            f" {min(seen['files'])} to {max(seen['files'])} open files;"
-            f" faults {dict(self.faults.most_common())}; pods rejected {dict(rejected)}"
+            f" {min(seen['files'])} to {max(seen['files'])} open files"
         )

@@ -74,7 +74,7 @@ def ask(name, request, response):
     return call(request(), timeout=20)
 """
 SEEN = f"""{_PODS}
-import json, pathlib
+import json, pathlib, urllib.request
 offered = ask("GetAllocatableResources", pb.AllocatableResourcesRequest,
     pb.AllocatableResourcesResponse).devices
 listed, claimed = [], []
@@ -89,7 +89,13 @@ def read(folder, pattern):
     return {{one.name: one.read_text() for one in pathlib.Path(folder).glob(pattern)}}
 checkpoint = pathlib.Path(sys.argv[1], "kubelet_internal_checkpoint")
 data = json.loads(checkpoint.read_text())["Data"] if checkpoint.exists() else {{}}
-print(json.dumps({{"listed": listed, "claimed": claimed,
+served = {{}}
+for address in sys.argv[2:]:
+    place = f"[{{address}}]" if ":" in address else address
+    with urllib.request.urlopen(f"http://{{place}}:9494/devices", timeout=20) as answer:
+        served |= {{one["name"]: one["devices"] for one in json.load(answer)["resources"]}}
+print(json.dumps({{"listed": listed, "claimed": claimed, "served": served,
+    "violations": "".join(read("/locks", "violations").values()),
     # A device is listed once for each of its NUMA nodes.
     "offered": sorted({{(one.resource_name, id) for one in offered for id in one.device_ids}}),
     "checkpoint": data.get("PodDeviceEntries") or [],

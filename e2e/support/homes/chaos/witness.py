@@ -77,9 +77,12 @@ class Witness:
         """Return whether it can be asked."""
         return bool(self._run("print(1)", check=False))
 
-    def seen(self) -> dict[str, Any]:
-        """Return what ``scripts.SEEN`` finds; nothing if the kubelet does not answer."""
-        found: dict[str, Any] = json.loads(self._run(SEEN, KUBELET, check=False) or "{}")
+    def seen(self, *plugins: str) -> dict[str, Any]:
+        """Return what ``scripts.SEEN`` finds, also of plugins with these addresses.
+
+        Nothing if the kubelet or one of them does not answer.
+        """
+        found: dict[str, Any] = json.loads(self._run(SEEN, KUBELET, *plugins, check=False) or "{}")
         return found
 
     def checkpoint(self) -> list[dict[str, Any]]:
