@@ -248,7 +248,7 @@ def _plugins(objects: list[Any], namespace: str) -> list[dict[str, Any]]:
     return [
         one
         for one in of_kind(objects, "Pod", namespace)
-        if one["metadata"]["labels"].get(key) == value
+        if one["metadata"].get("labels", {}).get(key) == value
         and "deletionTimestamp" not in one["metadata"]
     ]
 

@@ -172,7 +172,8 @@ class Chaos:
         What does not hold is said at once, and raised at the end as ``AssertionError``.
         """
         for name, fault in self._heavy.items():
-            self._try(name, self._load.several, self._load.plain, fault, self.settle)
+            pods = (self._load.delete, self._load.delete, self._load.several, self._load.plain)
+            self._try(name, *pods, fault, self.settle)
             self._say(f"{name} alone: {self.checks.last:.1f} s")
         end, since = monotonic() + seconds, 0
         while monotonic() < end:
