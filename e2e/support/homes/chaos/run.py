@@ -173,8 +173,8 @@ class Chaos:
         """
         for name, fault in self._heavy.items():
             pods = (self._load.delete, self._load.delete, self._load.several, self._load.plain)
-            self._try(name, *pods, fault, self.settle)
-            self._say(f"{name} alone: {self.checks.last:.1f} s")
+            if self._try(name, *pods, fault, self.settle):
+                self._say(f"{name} alone: all back after {self.checks.last:.1f} s")
         end, since = monotonic() + seconds, 0
         while monotonic() < end:
             name = self._random.choice(self._names)
@@ -189,7 +189,8 @@ class Chaos:
         self.checks.flat()
         assert not self._problems, "\n".join(self._problems)
 
-    def _try(self, name: str, *steps: Callable[[], None]) -> None:
+    def _try(self, name: str, *steps: Callable[[], None]) -> bool:
+        """Return whether all holds that is checked."""
         self.faults[name] += name in self._table
         try:
             for step in steps:
@@ -197,6 +198,8 @@ class Chaos:
         except AssertionError as error:
             self._problems.append(f"{name}: {error}")
             self._say(self._problems[-1])
+            return False
+        return True
 
     def summary(self) -> str:
         """Return what was done and seen until now."""
