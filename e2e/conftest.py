@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "operator: end to end tests of the operator")
 
 
-OPTIONS: Final[Mapping[str, tuple[bool | int | float | str, str]]] = {
+OPTIONS: Final[Mapping[str, tuple[bool | int | float | str | tuple[str, ...], str]]] = {
     "cluster": (False, "use KUBECONFIG's, in namespaces that are created and removed"),
     "image": ("", "name and tag of the plugin's image"),
     "operator-image": ("", "name and tag of the operator's image"),
@@ -51,6 +51,12 @@ OPTIONS: Final[Mapping[str, tuple[bool | int | float | str, str]]] = {
     "reboot": ("", "shell command that reboots it: see e2e/README.md"),
     "chaos": (0.0, "minutes of random faults"),
     "chaos-clock": (False, "also set the node's clock by an hour for seconds: disturbs all on it"),
+    "chaos-node": (False, "also have the node's API server and container runtime hang"),
+    "chaos-faults": ("", "the names of those faults that are made, with commas: see e2e/README.md"),
+    "node-fault": (
+        (),
+        "NAME=COMMAND: a fault of the node, in PHASE begin and end; may be repeated",
+    ),
     "dra-switches": (4, "between protocols, under load"),
     "seed": (1, "of the random faults"),
     "before": ("", "checkout of the release that is upgraded from"),
@@ -70,6 +76,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, (default, text) in OPTIONS.items():
         if default is False:
             group.addoption(f"--{name}", action="store_true", help=text)
+        elif default == ():
+            group.addoption(f"--{name}", action="append", default=[], help=text)
         else:
             group.addoption(f"--{name}", type=type(default), default=default, help=text)
 
@@ -230,6 +238,12 @@ def switched(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Switc
         made.release()
     if not failed:
         made.uninstall()
+
+
+@pytest.fixture
+def logs(request: pytest.FixtureRequest) -> Path:
+    """Return a folder for the logs of a test that fails before its end."""
+    return _logs(request) / "before"
 
 
 def _logs(request: pytest.FixtureRequest) -> Path:

@@ -96,7 +96,8 @@ class Node:
     def held(self) -> set[str]:
         """Return the devices that pods have."""
         own = (RESOURCE, SILENT)
-        return {device for _, _, resource, device in self.witness.holders() if resource in own}
+        listed = self.witness.seen()["listed"]
+        return {device for *_, resource, device in listed if resource in own}
 
     def delete(self, name: str) -> None:
         """Delete a pod, and wait until it holds nothing."""

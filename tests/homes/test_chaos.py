@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ import pytest
 
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet
-from homes.chaos.checks import growth, is_of_the_future, shared
-from homes.chaos.scripts import BIND, FILL, JUMP, LOCK, READ, SOCKETS, UNDO, WITNESS
+from homes.chaos.checks import growth, is_of_the_future
+from homes.chaos.comparison import shared
+from homes.chaos.scripts import BIND, FILL, FREEZE, JUMP, LOCK, READ, SOCKETS, UNDO, WITNESS
 from homes.chaos.witness import KUBELET
 from homes.cluster.odd_plugin import ANSWER, IDS, PREFERENCES, RESOURCE, SCRIPT, SILENT
 from patience import PATIENCE, eventually
@@ -50,6 +52,8 @@ def test_a_lock_says_who_had_a_device_at_the_same_time(tmp_path: Path) -> None:
     assert [str(tmp_path / "gina")] == run(READ, tmp_path / "violations").split()[:1]
     (note,) = (tmp_path / "violations").read_text().splitlines()
     assert f", held by {os.uname().nodename} " in note
+    view = json.loads(run(READ, tmp_path / "views" / f"{os.uname().nodename}.main.json"))
+    assert {"Gopher": ["gina"], "SIMULATED": []} == view["envs"]
 
 
 def names(folder: Path) -> set[str]:
@@ -96,6 +100,29 @@ def test_sockets_are_deleted_and_nothing_else_is(kubelet: Kubelet) -> None:
     assert {"chaos-full.sock"} == there - names(directory)
 
 
+# Programs that hang.
+
+
+@pytest.mark.parametrize("running", [0, 0.01], ids=["hangs", "is slow"])
+def test_a_program_that_was_stopped_goes_on(tmp_path: Path, running: float) -> None:
+    freeze = FREEZE.replace("/dev/shm/", f"{tmp_path}/")
+    program = tmp_path / "chaos-sleeper"
+    program.symlink_to(shutil.which("sleep") or "sleep")
+    with subprocess.Popen([str(program), "600"]) as victim:
+        try:
+            state = Path(f"/proc/{victim.pid}/stat")
+            command = [sys.executable, "-c", freeze, program.name, "600", str(running)]
+            with subprocess.Popen(command) as frozen:
+                eventually(lambda: state.read_text().split()[2] == "T")
+                (tmp_path / "over").touch()
+                assert 0 == frozen.wait(PATIENCE)
+            assert "T" != state.read_text().split()[2]
+        finally:
+            victim.kill()
+    assert {"over", program.name} == names(tmp_path)
+    assert "no process chaos-sleeper on the node" == run(freeze, program.name, 600, 0)
+
+
 # The clock.
 
 
@@ -107,7 +134,7 @@ def test_the_clock_is_put_right_by_whoever_is_there(tmp_path: Path) -> None:
     killed = jump.replace("time.sleep(float(sys.argv[2]))", "os._exit(0)")
     assert "-2600.0" == run(killed.replace("print(to)", "print(to, flush=True)"), -3600, 3)
     witness = CLOCK + WITNESS.replace("/dev/shm/", place)
-    assert "1007.5" == run(witness, tmp_path, 7)
+    assert "1007.5" == run(witness, 7, tmp_path)
     assert {"over"} == names(tmp_path)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.kinds import DAEMON_SET, NAMESPACE, POD, Object
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
@@ -194,6 +195,11 @@ def test_all_that_cases_change_is_in_their_deployments(
         for case in cases().values():
             written = here.write_overlay(case.plugin)
             assert bool(case.plugin.files) == (str(here.folder / "files") in written)
+        beside = {"devices.yaml": "resources: {}\n"}
+        here.write_overlay(replace(case.plugin, config="devices: devices.yaml\n", beside=beside))
+        rendered = yaml.safe_load_all(here.kubectl("kustomize", str(tmp_path)))
+        (config,) = (one["data"] for one in rendered if one["kind"] == "ConfigMap")
+        assert {"config.yaml": "devices: devices.yaml\n", **beside} == config
         node_plugin = cases()["node"].plugin
         with pytest.raises(AssertionError, match="no volume of /etc/gophers to replace"):
             here.write_overlay(replace(node_plugin, components=("node-simulated",)))

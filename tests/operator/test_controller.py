@@ -156,6 +156,36 @@ def test_an_operator_that_is_killed_again_and_again_ends_the_same(operator: Mana
     assert 1 == operator.fleet.most_away
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # its end
+@pytest.mark.parametrize("writes", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, UNLUCKY], ids=["good", "bad"])
+def test_an_operator_that_is_killed_after_each_of_its_writes_ends_the_same(
+    operator: Managed, writes: int, seed: int
+) -> None:
+    operator.install()
+    before = operator.fleet.uids()
+    operator.stop()
+    operator.apply({"number-devices": 5, "seed": seed})
+    lives = 0
+
+    def is_over() -> bool:
+        operator.ahead += seed == UNLUCKY  # as long as nothing is ready in time
+        wanted = ("Done", "Progressing") if seed == UNLUCKY else ("Ready", "Ready")
+        return operator.fleet.condition("sim", wanted[1])[1] == wanted[0]
+
+    while not is_over():
+        life = operator.start(writes)
+        operator.wait(lambda life=life: life.problem() or is_over())  # type: ignore[misc]
+        operator.stop()
+        lives += 1
+    assert lives > 2
+    after = operator.fleet.uids()
+    touched = {node for node in before if before[node] != after[node]}
+    assert ({"node-0"} if seed == UNLUCKY else {*before}) == touched
+    assert 1 == operator.fleet.most_away
+
+
 def test_what_somebody_changes_by_hand_is_as_before_and_restarts_nothing(
     operator: Managed,
 ) -> None:

@@ -19,6 +19,8 @@ class Plugin:
     """The plugin's directory on the node, if its devices are files."""
     config: str = ""
     """The file config.yaml of its ConfigMap, which replaces that of the folder."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """More files of the ConfigMap, where it has ``config``."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """More variables of its container."""
     components: tuple[str, ...] = ()

@@ -2,158 +2,104 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Final
 
 from homes.chaos.checks import Checks
-from homes.chaos.scripts import LOCK
+from homes.chaos.load import Load
+from homes.chaos.node_faults import NodeFaults
+from homes.chaos.seen import GOPHERS, OTHERS
 from homes.chaos.witness import Witness
 from homes.cluster.deployed import PLUGIN
 from homes.cluster.home import Cluster
+from homes.cluster.manifests import Options
+from homes.cluster.switched import Switched
 
-FILES = 8
+FILES: Final = 8
 """Gophers that come and go."""
-MOST = 10
-"""Pods at once."""
-_STAY = 7200.0
-_MARGIN = 1800.0
+_MARGIN: Final = 1800.0
 """Seconds for which the witness may outlive the faults."""
-_FULL = 6.0
-"""Seconds for which the disk is full."""
-_HOUR = 3600.0
-_PATIENT = 3
+_CLOCK: Final = 3.0
+"""Seconds for which the clock is wrong."""
+_HOUR: Final = 3600.0
+_PATIENT: Final = 3
 """Times that a container is killed: the kubelet waits twice as long before each restart."""
-
-
-@dataclass(frozen=True)
-class Means:
-    """What the faults need beside the cluster."""
-
-    restart_kubelet: str
-    """A shell command."""
-    other_tag: str = ""
-    """Another tag of the image of the gopher plugin; without it no other image is rolled out."""
-    clock: bool = False
-    """Whether the node's clock may be set."""
-    clock_seconds: float = 3.0
-    """For how long."""
 
 
 class Chaos:
     """Faults on the node of ``gopher`` and ``simulated``, which have their plugins installed.
 
-    All faults hit both, but only the gopher plugin is killed, deleted and rolled out: the other
-    one shows what grows in hours. The same seed gives the same faults in the same order; what they
-    hit depends on the moment.
+    Most faults hit both, but only the gopher plugin is killed, deleted and rolled out alone: the
+    other one shows what grows in hours. With ``switched`` the gopher plugin goes from one protocol
+    to the other. The same seed gives the same faults in the same order; what they hit depends on
+    the moment.
     """
 
     def __init__(
         self,
         gopher: Cluster,
         simulated: Cluster,
-        resources: tuple[str, str],
         seed: int,
-        means: Means,
+        options: Options,
+        say: Callable[[str], None],
+        switched: Switched | None = None,
     ) -> None:
-        self._gopher, self._resources, self._means = gopher, resources, means
+        self._gopher, self._options, self._switched = gopher, options, switched
+        self._say = say
+        self._problems: list[str] = []
         self._random = random.Random(seed)
         self._here = gopher.here
         self._witness = Witness(gopher.here)
-        self.checks = Checks(gopher, simulated, resources, self._witness)
-        self._pods: list[str] = []
-        self._number = 0
+        self._load = Load(gopher, self._random)
+        self.checks = Checks(
+            gopher, simulated, self._witness, options.patience, has_dra=switched is not None
+        )
+        self._on_node = NodeFaults(
+            (gopher, simulated),
+            self._load,
+            self._witness,
+            self.checks,
+            self._random,
+            (self.kill, self.socket, self.pod),
+        )
         self._files = {"g0", "g1", "g2", "g3"}
         self._image = self._wanted = gopher.here.image()
+        self._protocols = ["dra", "device-plugin"]
         self.faults: Counter[str] = Counter()
 
     def begin(self, seconds: float) -> list[str]:
         """Prepare the node for so many seconds; return why some faults are not done."""
-        self._witness.start(self._pod({}), seconds + _MARGIN)
+        self._witness.start(self._load.pod({}), seconds + _MARGIN)
         for name in self._files:
             self._gopher.add_file(name)
         assert self.checks.is_new_kubelet(), "no kubelet on the node"
-        often = (self.plain, self.several, self.restarting, self.init, self.sidecar, self.file)
-        sometimes = (self.kill, self.socket, self.kubelet)
-        rarely = [self.pod, self.rollout, self.cordon, self.kubelet_away]
-        missing = []
-        if self._means.other_tag:
-            rarely += [self.image] * 2
+        names = ("plain", "several", "restarting", "init", "sidecar")
+        often = {name: getattr(self._load, name) for name in names} | {"file": self.file}
+        sometimes = {"kill": self.kill, "socket": self.socket, "kubelet": self.kubelet}
+        rarely, missing = self._on_node.table(self._options)
+        rarely |= {"pod": self.pod, "rollout": self.rollout, "kubelet-away": self.kubelet_away}
+        if self._switched is not None:
+            rarely["switch"] = self.switch
+            self.switch()
+        if self._options.before_tag:
+            rarely["image"] = self.image
         else:
             missing.append("no other image is rolled out: no --before-tag")
-        if problem := self._witness.why_not_fill():
-            missing.append(f"the disk is not filled: {problem}")
-        else:
-            rarely += [self.disk] * 2
-        if self._means.clock:
-            rarely += [self.clock] * 2
-        self._heavy = {*sometimes, *rarely}
-        self._kinds = [*often * 4, *[self.delete] * 12, *sometimes * 2, *rarely]
+        if self._options.chaos_clock:
+            rarely["clock"] = self.clock
+        heavy = sometimes | rarely
+        chosen = self._options.chaos_faults.split(",") if self._options.chaos_faults else [*heavy]
+        assert {*chosen} <= {*heavy}, f"--chaos-faults: there are {', '.join(heavy)}; {missing}"
+        self._heavy = {name: heavy[name] for name in chosen}
+        self._table = often | {"delete": self._load.delete} | self._heavy
+        weights = [*often] * 4 + ["delete"] * 12 + [one for one in sometimes if one in chosen] * 2
+        share = -(-12 // len(chosen))  # so that each run has as many of them
+        self._names = weights + [one for one in rarely if one in chosen] * share
         return missing
 
-    # Pods
-
-    def _container(self, name: str, limits: Mapping[str, str], seconds: float) -> dict[str, Any]:
-        (container,) = self._gopher.pods.running(name, "", limits)["spec"]["containers"]
-        return {
-            **container,
-            "name": name,
-            # It has Python, which has locks.
-            "image": self._image,
-            "command": ["python3", "-c", LOCK, f"{seconds:g}"],
-            "securityContext": {"runAsUser": 0},
-            "volumeMounts": [{"name": "locks", "mountPath": "/locks"}],
-        }
-
-    def _pod(self, limits: Mapping[str, str], seconds: float = _STAY) -> dict[str, Any]:
-        self._number += 1
-        pod = self._gopher.pods.running(f"chaos-{self._number}", "", limits)
-        place = {"path": f"{self._here.folder}/locks", "type": "DirectoryOrCreate"}
-        # With 0 the API server forgets the pod at once, and the kubelet gives its devices to the
-        # next one while its containers still end.
-        pod["spec"]["terminationGracePeriodSeconds"] = 2
-        pod["spec"]["containers"] = [self._container("main", limits, seconds)]
-        pod["spec"]["volumes"] = [{"name": "locks", "hostPath": place}]
-        return pod
-
-    def _run(self, pod: dict[str, Any]) -> None:
-        if len(self._pods) >= MOST:
-            self.delete()
-        self._here.kubectl.apply(pod)
-        self._pods.append(pod["metadata"]["name"])
-
-    # Faults
-
-    def plain(self) -> None:
-        self._run(self._pod({self._resources[0]: str(self._random.randint(1, 2))}))
-
-    def several(self) -> None:
-        self._run(self._pod(dict.fromkeys(self._resources, "1")))
-
-    def restarting(self) -> None:
-        pod = self._pod({self._resources[0]: "1"}, 3)
-        pod["spec"]["restartPolicy"] = "Always"
-        self._run(pod)
-
-    def init(self) -> None:
-        pod = self._pod({self._resources[0]: "1"})
-        first = self._container("first", {self._resources[0]: "1"}, 1)
-        pod["spec"]["initContainers"] = [first]
-        self._run(pod)
-
-    def sidecar(self) -> None:
-        pod = self._pod({self._resources[0]: "1"})
-        beside = self._container("beside", {self._resources[0]: "1"}, _STAY)
-        pod["spec"]["initContainers"] = [{**beside, "restartPolicy": "Always"}]
-        self._run(pod)
-
-    def delete(self) -> None:
-        if self._pods:
-            name = self._pods.pop(self._random.randrange(len(self._pods)))
-            words = ("delete", "pod", name, "--wait=false", "--ignore-not-found")
-            self._here.kubectl.own(*words)
+    # Faults of plugins
 
     def file(self) -> None:
         name = f"g{self._random.randrange(FILES)}"
@@ -184,42 +130,30 @@ class Chaos:
 
     def image(self) -> None:
         """Roll the other image out, or the first one again."""
-        other = f"{self._image.rpartition(':')[0]}:{self._means.other_tag}"
+        other = f"{self._image.rpartition(':')[0]}:{self._options.before_tag}"
         self._wanted = other if self._wanted == self._image else self._image
         words = ("set", "image", "daemonset", "--all", f"device-plugin={self._wanted}")
         self._here.kubectl.own(*words)
 
-    def cordon(self) -> None:
-        self._here.kubectl("cordon", self._gopher.node)
-        try:
-            self.delete()
-            self.plain()
-        finally:
-            self._here.kubectl("uncordon", self._gopher.node)
-
-    def disk(self) -> None:
-        """Let no file fit on the disk with the sockets, while a plugin needs a new one."""
-        needs = self._random.choice((self.socket, self.kill, self.pod))
-        with ThreadPoolExecutor(1) as background:
-            full = background.submit(self._witness.fill, _FULL)
-            self._here.wait(lambda: full.done() or self._witness.why_no_socket(), "a full disk")
-            needs()
-            self.plain()
-            full.result()
+    def switch(self) -> None:
+        """Have the other protocol offer the devices."""
+        assert self._switched is not None
+        self._switched.to(self._protocols[0])
+        self._protocols.reverse()
 
     def clock(self) -> None:
         """Set the clock by an hour, and let a plugin register and a pod start meanwhile."""
         by = self._random.choice((-_HOUR, _HOUR))
         needs = self._random.choice((self.socket, self.kill, self.pod))
         with ThreadPoolExecutor(1) as background:
-            jumped = background.submit(self._witness.jump, by, self._means.clock_seconds)
+            jumped = background.submit(self._witness.jump, by, _CLOCK)
             needs()
-            self.plain()
+            self._load.plain()
             jumped.result()
 
     def kubelet(self, away: float = 1) -> None:
         self.checks.kubelet()
-        self._gopher.run_whole(self._means.restart_kubelet, PAUSE=f"{away:g}")
+        self._gopher.run_whole(self._options.restart_kubelet, PAUSE=f"{away:g}")
         self._here.wait(self.checks.is_new_kubelet, "the kubelet to be another process")
 
     def kubelet_away(self) -> None:
@@ -228,40 +162,64 @@ class Chaos:
     # All of it
 
     def settle(self) -> None:
-        """Wait until everything is there again, and check it."""
-        self.checks.settled(len(self._files))
-        assert self._wanted == self._here.image()
+        """Wait until everything is there again and agrees, and check it."""
+        expected = {GOPHERS: self._files, OTHERS: {"sim-0", "sim-1"}}
+        self.checks.settled(expected, self._wanted)
 
-    def run(self, seconds: float, say: Callable[[str], None]) -> None:
-        """Do faults for so long."""
+    def run(self, seconds: float) -> None:
+        """Do each fault alone, under pods, then do any for so long.
+
+        What does not hold is said at once, and raised at the end as ``AssertionError``.
+        """
+        for name, fault in self._heavy.items():
+            pods = (self._load.delete, self._load.delete, self._load.several, self._load.plain)
+            if self._try(name, *pods, fault, self.settle):
+                self._say(f"{name} alone: all back after {self.checks.last:.1f} s")
         end, since = monotonic() + seconds, 0
         while monotonic() < end:
-            fault = self._random.choice(self._kinds)
-            fault()
-            self.faults[fault.__name__] += 1
+            name = self._random.choice(self._names)
             since += 1
-            if fault in self._heavy or since > 10:
-                self.checks.devices()
+            is_checked = name in self._heavy or since > 10
+            self._try(name, self._table[name], *[self.checks.devices] * is_checked)
             if since > 20:
-                self.settle()
+                self._try("all of them", self.settle)
+                self._say(self.summary())
                 since = 0
-                say(self.summary())
         self.settle()
         self.checks.flat()
+        assert not self._problems, "\n".join(self._problems)
+
+    def _try(self, name: str, *steps: Callable[[], None]) -> bool:
+        """Return whether all holds that is checked."""
+        self.faults[name] += name in self._table
+        try:
+            for step in steps:
+                step()
+        except AssertionError as error:
+            self._problems.append(f"{name}: {error}")
+            self._say(self._problems[-1])
+            return False
+        return True
 
     def summary(self) -> str:
         """Return what was done and seen until now."""
         rejected = Counter(self.checks.rejected.values())
+        text = (
+            f"{self.faults.total()} faults, {self.checks.count} checks,"
+            f" {self.checks.comparisons} comparisons, {self._load.number} pods, all"
+            f" devices back within {self.checks.slowest:.1f} s;"
+            f" faults {dict(self.faults.most_common())}; pods rejected {dict(rejected)}"
+        )
+        if not self.checks.is_spared:
+            return text
         seen = {
             name: [getattr(one, name) for one in self.checks.vitals]
             for name in ("memory", "threads", "files")
         }
         memory = [value / 1024 for value in seen["memory"]]
         return (
-            f"{self.faults.total()} faults, {self.checks.count} checks, {self._number} pods, all"
-            f" devices back within {self.checks.slowest:.1f} s; the plugin that lives on:"
+            f"{text}; the plugin that lives on:"
             f" {min(memory):.1f} to {max(memory):.1f} MiB, now {memory[-1]:.1f},"
             f" {min(seen['threads'])} to {max(seen['threads'])} threads,"
-            f" {min(seen['files'])} to {max(seen['files'])} open files;"
-            f" faults {dict(self.faults.most_common())}; pods rejected {dict(rejected)}"
+            f" {min(seen['files'])} to {max(seen['files'])} open files"
         )

@@ -1,11 +1,11 @@
 """Python that containers of the chaos run: in images of plugins, which have it and no shell."""
 
 LOCK = """
-import fcntl, os, signal, sys, time
+import fcntl, json, os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-names = [one for one in os.environ.get("Gopher", "").split(",") if one]
-names += [name.removeprefix("SIMULATED_") for name in os.environ if name.startswith("SIMULATED_")]
-locks = [open(f"/locks/{name}", "a+") for name in names]
+envs = {"Gopher": [one for one in os.environ.get("Gopher", "").split(",") if one],
+    "SIMULATED": [name.removeprefix("SIMULATED_") for name in os.environ if "SIMULATED_" in name]}
+locks = [open(f"/locks/{name}", "a+") for names in envs.values() for name in names]
 for lock in locks:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -15,25 +15,45 @@ for lock in locks:
         lock.seek(0)
         note = f"{lock.name} {os.uname().nodename} {time.time():.3f}, held by {lock.read()}\\n"
         open("/locks/violations", "a").write(note)
+def there(folder, prefix):
+    found = os.listdir(folder) if os.path.isdir(folder) else []
+    return [one.removeprefix(prefix) for one in found if one.startswith(prefix)]
+pod, container = os.uname().nodename, sys.argv[2] if len(sys.argv) > 2 else "main"
+view = {"pod": pod, "container": container, "envs": envs, "mounts": there("/chaos", ""),
+    "nodes": there("/dev", "chaos-")}
+os.makedirs("/locks/views", exist_ok=True)
+place = pathlib.Path("/locks/views", f"{pod}.{container}.new")
+place.write_text(json.dumps(view))
+place.replace(place.with_suffix(".json"))
 time.sleep(float(sys.argv[1]))
 """
-"""A container locks its devices as long as it lives; the kernel ends that, however it dies."""
-KUBELETS = """
-import pathlib
-for path in pathlib.Path("/proc").glob("[0-9]*"):
-    try:
-        if (path / "comm").read_text() == "kubelet\\n": print(path.name)
-    except OSError: pass
+"""A container locks its devices as long as it lives; the kernel ends that, however it dies.
+
+It writes down what it sees of them: variables, mounts and device nodes.
 """
-KILL = """
+PROGRAMS = """
+import os, pathlib
+def programs(name):
+    # Another node may be on the same machine, with a network of its own.
+    network = os.readlink("/proc/self/ns/net")
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            found = (path / "comm").read_text() == name[:15] + "\\n"
+            if found and os.readlink(path / "ns/net") == network: yield path.name
+        except OSError: pass
+"""
+KUBELETS = f"{PROGRAMS}for pid in programs('kubelet'): print(pid)"
+_KILL = """
 import os, pathlib, sys
-for path in pathlib.Path("/proc").glob("[0-9]*"):
-    try:
-        # Of all processes of the node, those with a file of this pod bound into their view.
-        roots = [line.split()[3] for line in (path / "mountinfo").read_text().splitlines()]
-        if any(f"pods/{sys.argv[1]}/" in root for root in roots): os.kill(int(path.name), 9)
-    except OSError: pass
+def kill(uid):
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            # Of all processes of the node, those with a file of this pod bound into their view.
+            roots = [line.split()[3] for line in (path / "mountinfo").read_text().splitlines()]
+            if any(f"pods/{uid}/" in root for root in roots): os.kill(int(path.name), 9)
+        except OSError: pass
 """
+KILL = f"{_KILL}for uid in sys.argv[1:]: kill(uid)"
 SOCKETS = """
 import pathlib, sys
 for path in pathlib.Path(sys.argv[1]).iterdir():
@@ -53,21 +73,36 @@ def ask(name, request, response):
         request.SerializeToString, response.FromString)
     return call(request(), timeout=20)
 """
-HOLDERS = f"""{_PODS}
+SEEN = f"""{_PODS}
+import json, pathlib, urllib.request
+offered = ask("GetAllocatableResources", pb.AllocatableResourcesRequest,
+    pb.AllocatableResourcesResponse).devices
+listed, claimed = [], []
 for pod in ask("List", pb.ListPodResourcesRequest, pb.ListPodResourcesResponse).pod_resources:
     for container in pod.containers:
-        for one in container.devices:
-            for device in one.device_ids:
-                print(pod.namespace, pod.name, one.resource_name, device)
+        at = [pod.namespace, pod.name, container.name]
+        listed += [[*at, one.resource_name, id] for one in container.devices
+            for id in one.device_ids]
+        claimed += [[*at, one.claim_name, device.driver_name, device.device_name]
+            for one in container.dynamic_resources for device in one.claim_resources]
+def read(folder, pattern):
+    return {{one.name: one.read_text() for one in pathlib.Path(folder).glob(pattern)}}
+checkpoint = pathlib.Path(sys.argv[1], "kubelet_internal_checkpoint")
+data = json.loads(checkpoint.read_text())["Data"] if checkpoint.exists() else {{}}
+served = {{}}
+for address in sys.argv[2:]:
+    place = f"[{{address}}]" if ":" in address else address
+    with urllib.request.urlopen(f"http://{{place}}:9494/devices", timeout=20) as answer:
+        served |= {{one["name"]: one["devices"] for one in json.load(answer)["resources"]}}
+print(json.dumps({{"listed": listed, "claimed": claimed, "served": served,
+    "violations": "".join(read("/locks", "violations").values()),
+    # A device is listed once for each of its NUMA nodes.
+    "offered": sorted({{(one.resource_name, id) for one in offered for id in one.device_ids}}),
+    "checkpoint": data.get("PodDeviceEntries") or [],
+    "views": [*map(json.loads, read("/locks/views", "*.json").values())],
+    "specs": read("/var/run/cdi", "*.json")}}))
 """
-OFFERED = f"""{_PODS}
-found = ask("GetAllocatableResources", pb.AllocatableResourcesRequest,
-    pb.AllocatableResourcesResponse).devices
-# A device is listed once for each of its NUMA nodes.
-for line in sorted({{f"{{one.resource_name}} {{id}}" for one in found for id in one.device_ids}}):
-    print(line)
-"""
-"""The healthy devices, as the kubelet knows them at this moment."""
+"""What is known on the node at this moment: by the kubelet, its checkpoint, CDI, containers."""
 VITALS = """
 import os, pathlib
 lines = pathlib.Path("/proc/1/status").read_text().splitlines()
@@ -78,8 +113,17 @@ print(said["VmRSS"].split()[0], said["Threads"], len(os.listdir("/proc/1/fd")))
 UNDO = """
 import os, pathlib, signal, sys, time
 CLOCK, OVER = pathlib.Path("/dev/shm/clock"), pathlib.Path("/dev/shm/over")
-def undo(folder):
-    for path in pathlib.Path(folder).glob("chaos-full*"): path.unlink(missing_ok=True)
+FROZEN = pathlib.Path("/dev/shm/frozen")
+def send(number, pids):
+    for pid in pids:
+        try: os.kill(int(pid), number)
+        except ProcessLookupError: pass
+def undo(*folders):
+    for folder in folders:
+        for path in pathlib.Path(folder).glob("chaos-full*"): path.unlink(missing_ok=True)
+    if FROZEN.exists():
+        send(signal.SIGCONT, FROZEN.read_text().split())
+        FROZEN.unlink(missing_ok=True)
     if CLOCK.exists():
         steady, clock = map(float, CLOCK.read_text().split())
         time.clock_settime(time.CLOCK_REALTIME, clock + time.monotonic() - steady)
@@ -87,11 +131,12 @@ def undo(folder):
 """
 WITNESS = f"""{UNDO}
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-try: time.sleep(float(sys.argv[2]))
+OVER.unlink(missing_ok=True)  # of a witness that ended with its node
+try: time.sleep(float(sys.argv[1]))
 finally:
     OVER.touch()
     time.sleep(0.5)  # what fills the disk must have seen it
-    undo(sys.argv[1])
+    undo(*sys.argv[2:])
 """
 """However a test ends, its pod ends; then nothing is left of the faults below."""
 LARGEST = 64
@@ -129,11 +174,32 @@ try:
 except OSError as error: print(error.strerror)
 """
 """Say why no socket can be created in a folder."""
+FREEZE = f"""{UNDO}{_KILL}{PROGRAMS}
+name, seconds, running = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+dying = sys.argv[4:]
+pids = [*programs(name)]
+if not pids: sys.exit(print(f"no process {{name}} on the node"))
+end = time.monotonic() + seconds
+try:
+    FROZEN.write_text(" ".join(pids))
+    while time.monotonic() < end and not OVER.exists():
+        send(signal.SIGSTOP, pids)
+        for uid in dying: kill(uid)
+        dying = []
+        time.sleep(0.25)
+        if running: send(signal.SIGCONT, pids)
+        time.sleep(running)
+finally: undo()
+"""
+"""Have a program of the node stand still for some seconds, or run for ``running`` of each 0.25.
+
+The pods that are named are killed meanwhile.
+"""
 JUMP = f"""{UNDO}
 CLOCK.write_text(f"{{time.monotonic()}} {{time.time()}}")
 try:
     time.clock_settime(time.CLOCK_REALTIME, time.time() + float(sys.argv[1]))
     time.sleep(float(sys.argv[2]))
-finally: undo("/nowhere")
+finally: undo()
 """
 """Set the node's clock for some seconds."""

@@ -1,18 +1,17 @@
 """The pod of the chaos that sees and may do everything on the node."""
 
 import json
-from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from homes.chaos.scripts import (
     BIND,
     FILL,
-    HOLDERS,
+    FREEZE,
     JUMP,
     KILL,
     KUBELETS,
-    OFFERED,
     READ,
+    SEEN,
     SOCKETS,
     WITNESS,
 )
@@ -21,6 +20,13 @@ from homes.cluster.deployed import Deployed
 KUBELET = "/var/lib/kubelet/device-plugins"
 POD_RESOURCES = "/var/lib/kubelet/pod-resources"
 NAME = "witness"
+DISKS: Final = {
+    "sockets": KUBELET,
+    "driver": "/var/lib/kubelet/plugins/gopher-device-plugin",
+    "registry": "/var/lib/kubelet/plugins_registry",
+    "cdi": "/var/run/cdi",
+}
+"""The directories that plugins write; the kubelet has its checkpoint beside the sockets."""
 
 
 class Witness:
@@ -36,13 +42,20 @@ class Witness:
     def start(self, pod: dict[str, Any], lifetime: float) -> None:
         """Turn ``pod`` into the witness, and run it for ``lifetime`` seconds."""
         pod["metadata"]["name"] = NAME
-        pod["spec"] |= {"hostPID": True, "terminationGracePeriodSeconds": 10}
+        pod["metadata"]["labels"] = {}  # it is no pod of the chaos
+        pod["spec"] |= {
+            "hostPID": True,
+            "hostNetwork": True,  # by which it knows the node's programs
+            "terminationGracePeriodSeconds": 10,
+            "priorityClassName": "system-node-critical",  # not evicted
+            "restartPolicy": "Always",  # after a reboot
+        }
         (container,) = pod["spec"]["containers"]
-        container["command"] = ["python3", "-c", WITNESS, KUBELET, f"{lifetime:g}"]
+        container["command"] = ["python3", "-c", WITNESS, f"{lifetime:g}", *DISKS.values()]
         container["securityContext"]["privileged"] = True
-        for name, path in (("kubelet", KUBELET), ("pod-resources", POD_RESOURCES)):
+        for name, path in (*DISKS.items(), ("pod-resources", POD_RESOURCES)):
             container["volumeMounts"].append({"name": name, "mountPath": path})
-            place = {"path": path, "type": "Directory"}
+            place = {"path": path, "type": "DirectoryOrCreate"}
             pod["spec"]["volumes"].append({"name": name, "hostPath": place})
         self._here.kubectl.apply(pod)
         self._here.wait_phase(NAME, "Running")
@@ -60,39 +73,50 @@ class Witness:
         """Return the content of a file; empty if it does not exist."""
         return self._run(READ, path)
 
+    def is_there(self) -> bool:
+        """Return whether it can be asked."""
+        return bool(self._run("print(1)", check=False))
+
+    def seen(self, *plugins: str) -> dict[str, Any]:
+        """Return what ``scripts.SEEN`` finds, also of plugins with these addresses.
+
+        Nothing if the kubelet or one of them does not answer.
+        """
+        found: dict[str, Any] = json.loads(self._run(SEEN, KUBELET, *plugins, check=False) or "{}")
+        return found
+
     def checkpoint(self) -> list[dict[str, Any]]:
         """Return the devices of containers, as the kubelet has saved them."""
         text = self.read(f"{KUBELET}/kubelet_internal_checkpoint")
-        return [*(json.loads(text)["Data"]["PodDeviceEntries"] or ())]
+        return [*(json.loads(text)["Data"]["PodDeviceEntries"] or ())] if text else []
 
-    def holders(self) -> list[list[str]]:
-        """Return namespace, pod, resource and device of all that is held."""
-        return [line.split() for line in self._run(HOLDERS).splitlines()]
+    def kill(self, *uids: str) -> None:
+        """Kill all processes of pods."""
+        self._run(KILL, *uids)
 
-    def offered(self) -> Counter[str]:
-        """Return the number of healthy devices that the kubelet has of each resource."""
-        lines = self._run(OFFERED, check=False).splitlines()
-        return Counter(line.split()[0] for line in lines)
+    def freeze(self, name: str, seconds: float, running: float, *uids: str) -> str:
+        """Have a program of the node hang, and kill pods meanwhile; return why it cannot be done.
 
-    def kill(self, uid: str) -> None:
-        """Kill all processes of a pod."""
-        self._run(KILL, uid)
+        If it is to be running for some seconds of each 0.25, it is slow.
+        """
+        # What carries the answer may end with the API server, and the script goes on.
+        return self._run(FREEZE, name, f"{seconds:g}", f"{running:g}", *uids, check=False)
 
     def delete_sockets(self) -> None:
         """Delete the sockets of all plugins."""
         self._run(SOCKETS, KUBELET)
 
-    def why_not_fill(self) -> str:
-        """Return why the disk with the sockets is not filled; empty if it can be."""
-        return self._run(FILL, KUBELET, "0")
+    def why_not_fill(self, folder: str) -> str:
+        """Return why the disk with a directory is not filled; empty if it can be."""
+        return self._run(FILL, folder, "0")
 
-    def fill(self, seconds: float) -> None:
-        """Have no room on the disk with the sockets for so long."""
-        assert not (problem := self._run(FILL, KUBELET, f"{seconds:g}")), problem
+    def fill(self, folder: str, seconds: float) -> None:
+        """Have no room on the disk with a directory for so long."""
+        assert not (problem := self._run(FILL, folder, f"{seconds:g}")), problem
 
-    def why_no_socket(self) -> str:
-        """Return why a plugin cannot create a socket; empty if it can."""
-        return self._run(BIND, KUBELET)
+    def why_no_socket(self, folder: str) -> str:
+        """Return why nothing can be created in a directory; empty if something can."""
+        return self._run(BIND, folder)
 
     def jump(self, by: float, seconds: float) -> None:
         """Set the clock ``by`` seconds on, or back, for so long."""

@@ -35,6 +35,12 @@ class Options:
     """Minutes of random faults."""
     chaos_clock: bool = False
     """Whether they set the node's clock."""
+    chaos_node: bool = False
+    """Whether they have the programs of the node hang."""
+    chaos_faults: str = ""
+    """The names of those that are made; all where it is empty."""
+    node_fault: tuple[str, ...] = ()
+    """More of them: NAME=COMMAND."""
     before: str = ""
     """The folder of the release before: a checkout, whose deployments/ are applied."""
     before_tag: str = ""
@@ -88,7 +94,10 @@ class Overlay:
         if image := self._image():
             spec["images"] = [{"name": name, **image}]
         if self.plugin.config:
-            change = [{"op": "add", "path": "/data/config.yaml", "value": self.plugin.config}]
+            texts = {"config.yaml": self.plugin.config, **self.plugin.beside}
+            change = [
+                {"op": "add", "path": f"/data/{one}", "value": text} for one, text in texts.items()
+            ]
             spec["patches"].append({"target": {"kind": "ConfigMap"}, "patch": json.dumps(change)})
         return json.dumps(spec)
 
