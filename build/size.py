@@ -22,19 +22,19 @@ GENERATED: Final = ("*_pb2.py", "*_pb2.pyi", "schema.json", "operator/crd/device
 SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
-    "lines of source": 93_300,
-    "of deviceplugin": 37_000,
-    "of deviceplugin-testing": 19_800,
-    "of deviceplugin-cli": 8_750,
+    "lines of source": 94_000,
+    "of deviceplugin": 37_400,
+    "of deviceplugin-testing": 19_850,
+    "of deviceplugin-cli": 8_800,
     "of the plugins": 23_600,
-    "of the operator": 4_250,
-    "lines of build and demo": 5_500,
-    "lines of tests, with e2e": 120_000,
+    "of the operator": 4_550,
+    "lines of build and demo": 6_050,
+    "lines of tests, with e2e": 121_800,
     "lines of generated files": 5_750,
     "pages": 102,
-    "words on pages": 100_000,
+    "words on pages": 101_000,
     "words on the longest page": 2_750,
-    "KiB of the wheel that a node installs": 1_580,
+    "KiB of the wheel that a node installs": 1_595,
     "arrows between rooms": 113,
 }
 """The most that each figure may be."""
