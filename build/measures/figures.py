@@ -1,6 +1,6 @@
 """Measure what the pages quote, ours beside peers', and write it to ``figures.json``.
 
-    .venv/bin/python build/measures/figures.py --go PATH --squat PATH --nvidia PATH --dra-example PATH
+    build/measures/figures.py --go PATH --squat PATH --nvidia PATH --dra-example PATH
 
 ``make generate`` makes the tables of the pages from it. A program that is not given is skipped.
 It needs root: squat's plugin wants device nodes, and NVIDIA's the kubelet's own directory.
