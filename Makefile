@@ -33,8 +33,8 @@ test: $(READY) ## Run the quick tests; some only: make test ARGS="tests/common -
 test-all: $(READY) ## Run the slow tests too.
 	@$(PYTEST) -n auto --dist worksteal $(ARGS)
 
-bench: $(READY) ## Compare counts of work with build/counts.json; renew it: make bench ARGS=--write.
-	@PYTHONPATH=tests/support:e2e/support $(BIN)/python build/counts.py $(ARGS)
+bench: $(READY) ## Compare counts of work with build/measures/counts.json; renew it: make bench ARGS=--write.
+	@PYTHONPATH=tests/support:e2e/support $(BIN)/python build/measures/counts.py $(ARGS)
 
 e2e: $(READY) ## Run the suite on KUBECONFIG's cluster: make e2e ARGS="gopher --pull-policy Never".
 	@PYTHONPATH=build $(BIN)/python e2e/run.py $(ARGS)

@@ -20,10 +20,10 @@ from typing import Final
 import pytest
 
 import architecture
-import figures
 import operator_manifests
 from deviceplugin_generic import schema
 from deviceplugin_operator.crd import definition
+from measures import figures
 
 ROOT: Final = Path(__file__).parents[1]
 GENERIC: Final = ROOT / "plugins/generic/src/deviceplugin_generic"

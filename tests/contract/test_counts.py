@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-import counts
-import figures
 from agents.agent_node import ALL
+from measures import counts, figures
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Measure what the pages quote, ours beside peers', and write it to ``figures.json``.
 
-    .venv/bin/python build/figures.py --go PATH --squat PATH --nvidia PATH --dra-example PATH
+    build/measures/figures.py --go PATH --squat PATH --nvidia PATH --dra-example PATH
 
 ``make generate`` makes the tables of the pages from it. A program that is not given is skipped.
 It needs root: squat's plugin wants device nodes, and NVIDIA's the kubelet's own directory.
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 FILE: Final = ROOT / "common/docs/figures.json"
 PAGE: Final = ROOT / "common/docs/performance.md"
 RESOURCES: Final = (1, 100, 1000)

@@ -132,7 +132,7 @@ def settled(pid: int, output: Path) -> Counts:
         looks.append(found)
         time.sleep(0.1)
         if len(looks) > 50 * _STILL:
-            sys.exit(f"build/counts.py: the plugin does not become idle: {found}")
+            sys.exit(f"build/measures/counts.py: the plugin does not become idle: {found}")
     return looks[-1]
 
 
@@ -149,7 +149,7 @@ def driver(syncs: Path) -> Iterator[DraNode]:
             node.start()
             node.launch()
             if problem := node.wait_up():
-                sys.exit(f"build/counts.py: {problem}")
+                sys.exit(f"build/measures/counts.py: {problem}")
             yield node
         finally:
             node.close()
