@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -240,7 +241,7 @@ def test_one_process_has_the_place_and_what_a_killed_one_left_is_gone(tmp_path: 
 def test_without_the_package_that_has_it_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosting, "entry_points", lambda **_: ())
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: ())
     with pytest.raises(ConfigError, match=r"needs deviceplugin-testing: .*\./common/testing"):
         hosting.acceptance("lamp")([])
 

@@ -140,7 +140,8 @@ class HeldHardware:
             if not (over or new):
                 return False
             stale = self._nodes.compare(over | new)
-            is_rival = any(True for key in new for _ in self._rivals_of(key, _pieces_at))
+            at = cache(_pieces_at)  # devices that were given out together have the same paths
+            is_rival = any(True for key in new for _ in self._rivals_of(key, at))
             return ((is_rival or bool(self.rivals)) and self._compare()) or stale
 
     def became(self, key: Key, device: Device) -> str:
