@@ -79,9 +79,9 @@ def run_a_pod(cluster: SimulatedCluster) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_dra_costs_a_plugin_at_most_8_mib(root: Path) -> None:
+def test_dra_costs_a_plugin_at_most_12_mib(root: Path) -> None:
     (root / "a").mkdir()
     (root / "b").mkdir()
     plugin, dra = memory(root / "a", "device-plugin"), memory(root / "b", "dra")
     print(f"device plugin {plugin / _KIB:.1f} MiB, DRA {dra / _KIB:.1f} MiB")  # noqa: T201
-    assert dra <= plugin + 8 * _KIB
+    assert dra <= plugin + 12 * _KIB  # of which TLS is 5, that no plugin without it loads
