@@ -137,12 +137,11 @@ class Connections:
 
     def _awaited(self, error: OSError) -> int:
         """Return the event after which to go on, 0 if ``error`` is the end. It may load OpenSSL."""
-        if self._tls and isinstance(error, ssl.SSLWantWriteError):
-            return selectors.EVENT_WRITE
-        waits = isinstance(error, BlockingIOError) or (
-            self._tls and isinstance(error, ssl.SSLWantReadError)
-        )
-        return selectors.EVENT_READ if waits else 0
+        if not self._tls:
+            return selectors.EVENT_READ if isinstance(error, BlockingIOError) else 0
+        writes = isinstance(error, ssl.SSLWantWriteError)
+        waits = writes or isinstance(error, BlockingIOError | ssl.SSLWantReadError)
+        return waits and (selectors.EVENT_WRITE if writes else selectors.EVENT_READ)
 
     def _advance(self, client: Client) -> None:
         """Read what there is; OSError if there is no more now, or ever."""
