@@ -21,8 +21,8 @@ class DrivenClock(Clock):
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._others = threading.active_count()
-        """Threads that there were before, and wait for whatever they like."""
+        self._others = threading.enumerate()
+        """Threads that there were before, and wait for whatever they like, or end."""
         self._changed = threading.Condition()
         self._waits: dict[int, tuple[threading.Event, float]] = {}
         """For what and until when each thread waits."""
@@ -69,7 +69,9 @@ class DrivenClock(Clock):
                 assert looks * _LOOK < 4 * PATIENCE, "a thread does not wait by this clock"
 
     def _count(self) -> int:
-        return threading.active_count() - self._others
+        every = threading.active_count()  # first: one that ends meanwhile is counted once more
+        known: dict[int | None, threading.Thread] = vars(threading)["_active"]
+        return every - sum(known.get(one.ident) is one for one in self._others)
 
     def _is_quiet(self) -> bool:
         return len(self._waits) >= self._count() and not any(
