@@ -33,7 +33,7 @@ PREPARE = """set -e
 mount -t tmpfs none /run; mount -t tmpfs none "$WORK/dev"
 cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$WORK/dev"
 mknod "$WORK/dev/nvidiactl" c 1 3; mknod "$WORK/dev/nvidia-uvm" c 1 5
-mknod "$WORK/dev/nvidia0" c 1 7  # /dev/full, which nobody has open
+mknod "$WORK/dev/nvidia0" c 1 8
 mount --bind "$WORK/dev" /dev
 set +e
 """
