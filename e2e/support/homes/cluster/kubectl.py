@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from deviceplugin._app.signals import handled
+
 
 @contextmanager
 def undisturbed(say: Callable[[str], None]) -> Iterator[None]:
@@ -19,12 +21,10 @@ def undisturbed(say: Callable[[str], None]) -> Iterator[None]:
         with suppress(RuntimeError):  # this can come while something else is written
             say("interrupted: this ends when the cluster is as it was")
 
-    before = {one: signal.signal(one, put_off) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        with handled(put_off, signal.SIGINT, signal.SIGTERM):
+            yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
         for number in came[:1]:
             signal.raise_signal(number)
 

@@ -20,22 +20,30 @@ _DEFAULTS: Final[Mapping[int, Any]] = {
 
 
 @contextmanager
+def handled(handler: Any, *numbers: int) -> Iterator[None]:
+    """In the context, have ``handler`` handle the signals ``numbers``, and later who did before.
+
+    Only the main thread can do that: in another one, nothing changes.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {one: signal.signal(one, handler) for one in numbers if is_main}
+    try:
+        yield
+    finally:
+        for one, former in before.items():
+            signal.signal(one, former)
+
+
+@contextmanager
 def ending_at_once() -> Iterator[None]:
     """In the context, let SIGTERM and SIGINT end the process, unless it has handlers of its own.
 
     It is for imports: there is nothing to stop, and a traceback would be of no use. By itself the
     first process of a container would not even notice SIGTERM.
     """
-    ours = []
-    if threading.current_thread() is threading.main_thread():
-        ours = [kind for kind, usual in _DEFAULTS.items() if signal.getsignal(kind) == usual]
-    for kind in ours:
-        signal.signal(kind, end_by)
-    try:
+    ours = [kind for kind, usual in _DEFAULTS.items() if signal.getsignal(kind) == usual]
+    with handled(end_by, *ours):
         yield
-    finally:
-        for kind in ours:
-            signal.signal(kind, _DEFAULTS[kind])
 
 
 def end_by(number: int, _frame: FrameType | None = None) -> NoReturn:

@@ -5,9 +5,8 @@ import json
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -16,6 +15,7 @@ from typing import Any, Final, cast
 
 from deviceplugin._app import flags
 from deviceplugin._app.exit_status import FAILED, INTERRUPTED, USAGE, complain
+from deviceplugin._app.signals import handled
 from deviceplugin._config import values
 from deviceplugin._config.documents import faults
 from deviceplugin._config.loading import load
@@ -67,7 +67,8 @@ def run(
     try:
         options = flags.parse_strictly(parser, argv)
         open_files.raise_limit()
-        with _interrupted_by_any() if starts else nullcontext():
+        ends = (signal.SIGTERM, signal.SIGHUP) if starts else ()
+        with handled(signal.default_int_handler, *ends):
             status = act(options)
         sys.stdout.flush()
     except SystemExit:  # --help
@@ -85,20 +86,6 @@ def run(
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
-
-
-@contextmanager
-def _interrupted_by_any() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ends = signal.SIGTERM, signal.SIGHUP
-    before = {one: signal.signal(one, signal.default_int_handler) for one in ends}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def _why(error: Exception) -> str:

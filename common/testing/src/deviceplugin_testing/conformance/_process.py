@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
+from deviceplugin._app.signals import handled
 from deviceplugin.errors import ConfigError
 from deviceplugin_testing.conformance._subject import fill
 
@@ -188,16 +189,10 @@ def _uninterrupted(give_up: Callable[[], None]) -> Iterator[None]:
     Popen would lose a process amid whose start one comes.
     """
     came: list[int] = []
-    before: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if callable(signal.getsignal(number)):
-                before[number] = signal.signal(number, lambda one, _: came.append(one))
-    try:
+    ends = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    interrupt = [one for one in ends if callable(signal.getsignal(one))]
+    with handled(lambda number, _: came.append(number), *interrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if came:
         give_up()
         signal.raise_signal(came[0])

@@ -7,12 +7,13 @@ import socketserver
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Final, TextIO
 
+from deviceplugin._app.signals import handled
 from deviceplugin._app.text_table import aligned
 from deviceplugin_testing.simulator._monitor import Monitor
 
@@ -164,19 +165,13 @@ def send(path: Path, line: str, out: TextIO = sys.stdout) -> bool:
     return False
 
 
-@contextmanager
-def stopping(console: Console) -> Iterator[None]:
+def stopping(console: Console) -> AbstractContextManager[None]:
     """Stop ``console`` at SIGTERM and SIGINT, while the context is open."""
 
     def stop(_signal: int, _frame: object) -> None:
         console.running.end()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handled(stop, signal.SIGTERM, signal.SIGINT)
 
 
 def opened(script: str | None, stack: ExitStack) -> TextIO | None:

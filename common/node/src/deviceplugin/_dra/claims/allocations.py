@@ -116,7 +116,6 @@ class Asking:
         runtime would take the result.
         """
         edits: dict[str, cdi.Edits] = {}
-        values: dict[str, set[str]] = {}
         names: dict[int, Sequence[str]] = {}
         for suffix, group in _groups(found):
             try:
@@ -131,12 +130,10 @@ class Asking:
             own = cdi.Edits(allocation.envs, allocation.nodes, [*allocation.mounts, *more])
             if own:
                 edits[name] = own
-            for variable, value in allocation.envs.items():
-                values.setdefault(variable, set()).add(value)
             # One device of the group has the names: the kubelet hides others with the same names.
             given = [f"{self._kind}={name}"] if own else []
             names[id(group[0])] = (*given, *allocation.cdi_names)
-        self._warn_of_overwritten(found, values)
+        self._warn_of_overwritten(found, edits.values())
         try:
             document = document_of(self._kind, edits)
         except ValueError as error:
@@ -144,10 +141,11 @@ class Asking:
             raise AllocationError(f"no runtime would accept its CDI file: {text}") from error
         return [_recorded(one, names.get(id(one), _NOTHING)) for one in found], document
 
-    def _warn_of_overwritten(
-        self, found: Sequence[Located], values: Mapping[str, Collection[str]]
-    ) -> None:
+    def _warn_of_overwritten(self, found: Sequence[Located], edits: Collection[cdi.Edits]) -> None:
         """Log the variables with several values: a container of all requests gets one of these."""
+        values: dict[str, set[str]] = {}
+        for name, value in (one for each in edits for one in each.env.items()):
+            values.setdefault(name, set()).add(value)
         if several := sorted(name for name, each in values.items() if len(each) > 1):
             resources = ", ".join(sorted({one.resource.name for one in found}))
             self._problems.say(
