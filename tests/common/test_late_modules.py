@@ -74,20 +74,60 @@ del ssl.SSLContext
 assert not hasattr(ssl, "SSLContext") and ssl.SSLSocket
 """,
     "by threads at once": """
-barrier, found, errors = threading.Barrier(8), [], []
+import importlib, random
+uses = {"hashlib": "sha256", "ipaddress": "ip_address", "prometheus_client.core": "Gauge"}
+uses |= {"prometheus_client": "Gauge", "prometheus_client.asgi": "make_asgi_app"}
+uses |= {"prometheus_client.exposition": "MetricsHandler", "shutil": "rmtree", "ssl": "SSLContext"}
+uses |= {"asyncio.sslproto": "SSLProtocol", "tempfile": "mkdtemp"}
+barrier, found, errors = threading.Barrier(50), [], []
 threading.excepthook = errors.append
-def use():
+def use(seed):
+    own = random.Random(seed).sample([*uses.items()], len(uses))
     barrier.wait()
-    from prometheus_client import Gauge
-    found.append((ssl.SSLContext.sslsocket_class, asyncio.sslproto.SSLProtocol, Gauge))
-def parts():
-    barrier.wait()
-    from prometheus_client.metrics import Gauge
-    from prometheus_client.exposition import choose_encoder
-    found.append((ssl.SSLContext.sslsocket_class, asyncio.sslproto.SSLProtocol, Gauge))
-threads = [threading.Thread(target=[use, parts][n % 2], daemon=True) for n in range(8)]
+    found.append({at: getattr(importlib.import_module(at), name) for at, name in own})
+threads = [threading.Thread(target=use, args=[seed], daemon=True) for seed in range(50)]
 [one.start() for one in threads], [one.join(60) for one in threads]
-assert [] == errors and 8 == len(found) and 1 == len({*found}) and None not in found[0]
+assert [] == errors and found[:1] * 50 == found and not any(map(idle, uses))
+""",
+    "by an import hook that wraps loaders": """
+import importlib.util
+del sys.modules["ssl"]
+class Wrapping:
+    def __init__(self, loader):
+        self.create_module, self.exec_module = loader.create_module, loader.exec_module
+class Hook:
+    def find_spec(self, name, *_):
+        if name == "ssl" and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            spec.loader = Wrapping(spec.loader)
+            return spec
+sys.meta_path.insert(0, Hook())
+import ssl
+assert idle("ssl") and ssl.SSLContext and isinstance(ssl.__spec__.loader, Wrapping)
+""",
+    "by a hook that was there before": """
+sys.modules.pop("shutil"), sys.meta_path.remove(
+    [one for one in sys.meta_path if type(one).__module__ == late_modules.__name__][0])
+seen = []
+class Hook:
+    def find_spec(name, *_):
+        seen.append(name)
+sys.meta_path.insert(0, Hook)
+late_modules.install()
+import shutil
+assert ["shutil"] == seen and idle("shutil")
+""",
+    "by a part that the package knows how to import": """
+from prometheus_client.asgi import make_asgi_app
+from prometheus_client import exposition
+assert exposition.make_asgi_app is make_asgi_app and idle("prometheus_client")
+""",
+    "by a part that lacks what it needs": """
+import prometheus_client
+sys.modules["twisted"] = sys.modules["twisted.web"] = None
+assert not hasattr(prometheus_client, "twisted") and not hasattr(prometheus_client, "a.core")
+assert prometheus_client.Gauge
 """,
     "by parts of a package": """
 from prometheus_client.registry import CollectorRegistry

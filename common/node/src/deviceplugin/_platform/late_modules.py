@@ -9,9 +9,11 @@ import importlib
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from typing_extensions import override
 
@@ -22,11 +24,15 @@ LATE: Final = frozenset(
         "hashlib",
         "ipaddress",
         "prometheus_client",  # the package, which imports servers; not its parts
+        "prometheus_client.asgi",
         "shutil",
         "ssl",
         "tempfile",
     }
 )
+_FIRST: Final = {"prometheus_client.asgi": "prometheus_client.exposition"}
+"""What must be imported before a module: they import each other, and the package knows the order.
+"""
 _PASSIVE: Final = frozenset(
     {"__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"}
     | {"__cached__", "__warningregistry__"}
@@ -39,8 +45,11 @@ def install() -> None:
 
     Importers see no difference, except that an error in one of them comes at that use.
     """
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    finders = sys.meta_path
+    if not any(isinstance(finder, _Finder) for finder in finders):
+        # Those before it, such as the hooks of an instrumentation, go on seeing these modules.
+        place = finders.index(PathFinder) if PathFinder in finders else 0
+        finders.insert(place, _Finder())
 
 
 class _Finder:
@@ -76,10 +85,13 @@ class _Loader:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
+        _loaders[module] = self
         module.__class__ = _Late
 
     def execute(self, module: ModuleType) -> None:
         """Execute ``module`` unless that was done, or this thread is doing it; others wait."""
+        if first := _FIRST.get(module.__name__):
+            importlib.import_module(first)
         with self._lock:
             if self._is_loading or type(module) is not _Late:
                 return
@@ -87,7 +99,8 @@ class _Loader:
             try:
                 self._real.exec_module(module)
                 for owner, name in ((module.__spec__, "loader"), (module, "__loader__")):
-                    setattr(owner, name, self._real)
+                    if getattr(owner, name, None) is self:
+                        setattr(owner, name, self._real)
                 object.__setattr__(module, "__class__", ModuleType)
             finally:
                 self._is_loading = False
@@ -117,13 +130,17 @@ class _Late(ModuleType):
 def _import_part(module: ModuleType, name: str) -> bool:
     """Return whether the package ``module`` has a module ``name``, which is imported."""
     folders, whole = getattr(module, "__path__", None), f"{module.__name__}.{name}"
-    found = folders is not None and PathFinder.find_spec(whole, folders) is not None
-    if found:
-        importlib.import_module(whole)
-    return found
+    if folders is not None and PathFinder.find_spec(whole, folders) is not None:
+        with suppress(ImportError):  # it needs what is not installed
+            importlib.import_module(whole)
+            return True
+    return False
+
+
+_loaders: Final = WeakKeyDictionary[ModuleType, _Loader]()
+"""Those of modules that are or were late. Import hooks put their own into specifications."""
 
 
 def _execute(module: ModuleType) -> None:
-    loader = getattr(module.__spec__, "loader", None)
-    if isinstance(loader, _Loader):
+    if loader := _loaders.get(module):
         loader.execute(module)
