@@ -1,5 +1,7 @@
 """A driver that is killed between any two steps: nothing is lost, and nothing is given twice."""
 
+import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -132,3 +134,77 @@ def test_an_unprepare_that_was_killed_releases_everything_when_it_is_repeated(
         assert ("released", ["gary", "gerd"]) in node.plugin.calls
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
         assert [] == node.metadata_files()
+
+
+class Disk:
+    """What is in ``directory`` after a loss of power: what was synced, and perhaps more names."""
+
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
+        self._directory, self._fsync = directory, os.fsync
+        self._names: dict[str, int] = {}
+        """The numbers of the files that surely have a name."""
+        self._contents: dict[int, bytes] = {}
+        """What is surely in the file of a number, which no other file gets on tmpfs."""
+        patch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, descriptor: int) -> None:
+        self._fsync(descriptor)
+        status = os.fstat(descriptor)
+        if not stat.S_ISDIR(status.st_mode):
+            self._contents[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+        elif self._directory.exists() and status.st_ino == self._directory.stat().st_ino:
+            self._names = self._now()
+
+    def _now(self) -> dict[str, int]:
+        return {one.name: one.stat().st_ino for one in self._directory.glob("*")}
+
+    def lose_power(self, *, keeps_names: bool) -> None:
+        """Keep what was synced, and also the names since then if ``keeps_names``."""
+        names = self._now() if keeps_names else self._names
+        found = {name: self._contents.get(number, b"") for name, number in names.items()}
+        for path in self._directory.glob("*"):
+            path.unlink()
+        for name, content in found.items():
+            (self._directory / name).write_bytes(content)
+        self._contents = {self._now()[name]: content for name, content in found.items()}
+        self._names = self._now()
+
+
+@pytest.mark.parametrize("keeps_names", [True, False])
+@pytest.mark.parametrize("repeats", [True, False])
+@pytest.mark.parametrize("undoes", [True, False])
+def test_a_loss_of_power_undoes_nothing_that_was_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_names: bool, undoes: bool, repeats: bool
+) -> None:
+    disks: dict[Path, Disk] = {}
+    two = ("gary", "gerd")
+
+    def claims(node: DriverNode) -> list[Claim]:
+        return [node.allocate(name, result(name)) for name in two]
+
+    def begin(node: DriverNode) -> None:
+        node.resource.publish([*map(gopher, (*two, "other"))])
+        disks[node.path] = Disk(node.claims_dir, monkeypatch)
+        node.prepare(node.allocate("old", result("other")))
+        if undoes:
+            node.prepare_all(*claims(node))
+
+    def call(node: DriverNode) -> object:
+        return (node.unprepare_all if undoes else node.prepare_all)(*claims(node))
+
+    def lose_power(node: DriverNode, *, keeps_names: bool = keeps_names) -> None:
+        disks[node.path].lose_power(keeps_names=keeps_names)
+        node.boot()
+
+    for node in kills(monkeypatch, tmp_path, call, before=begin):
+        lose_power(node)
+        assert "other is held by claim default/old" == node.refusal(
+            node.allocate("new", result("other"))
+        )
+        if repeats:
+            assert {f"uid-{one}": [one] for one in two} == node.prepare_all(*claims(node))
+            lose_power(node)
+            assert 3 == len(node.records.all())
+        node.unprepare_all(*claims(node))
+        lose_power(node, keeps_names=False)
+        assert ["uid-old.json"] == node.recorded()

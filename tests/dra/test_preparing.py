@@ -1,5 +1,6 @@
 """Claims that are prepared and released, on a node that everything can happen to."""
 
+import errno
 import json
 import os
 import threading
@@ -29,7 +30,7 @@ from drivers.driver_node import (
     gopher,
     result,
 )
-from full_disk import full_disk
+from full_disk import failing_syncs, full_disk
 from patience import PATIENCE, eventually
 
 
@@ -454,6 +455,19 @@ def test_a_directory_that_cannot_be_written_gives_nothing(node: DriverNode) -> N
     assert ([], {}) == (node.recorded(), node.ownership.claims())
     node.cdi_dir.unlink()
     node.prepare(claim)
+
+
+def test_claims_whose_records_may_not_survive_are_answered_once_they_do(
+    node: DriverNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = [node.allocate(name, result(name)) for name in ("gary", "gerd")]
+    failed = {one.uid: f"{node.claims_dir}: Input/output error" for one in claims}
+    for call in (node.prepare_all, node.unprepare_all):
+        with failing_syncs(monkeypatch, errno.EIO):
+            for _ in range(2):
+                assert failed == {uid: str(one) for uid, one in call(*claims).items()}
+        assert not {*failed.values()} & {*map(str, call(*claims).values())}
+    assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
 
 
 def test_what_cannot_be_undone_stays_withheld(

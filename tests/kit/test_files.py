@@ -1,5 +1,6 @@
 """Files are whole or as before, whoever writes them, and whatever happens meanwhile."""
 
+import errno
 import fcntl
 import os
 import re
@@ -13,7 +14,7 @@ from threading import Event, Thread
 import pytest
 
 from deviceplugin.kit import files
-from full_disk import full_disk
+from full_disk import failing_syncs, full_disk
 from patience import PATIENCE
 
 DIE_WHILE_WRITING = """
@@ -163,18 +164,18 @@ def test_a_writer_whose_drafts_are_always_taken_gives_up_and_one_without_locks_l
         files.write(tmp_path / "file", "b")
 
 
-def test_a_directory_that_cannot_be_synced_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO, errno.ENOSPC])
+def test_a_directory_that_cannot_be_synced_is_an_error_if_the_disk_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    sync = os.fsync
-
-    def only_files(descriptor: int) -> None:
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112
-            raise OSError(22, "Invalid argument")
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", only_files)
-    assert files.write(tmp_path / "file", "a")
+    with failing_syncs(monkeypatch, number):
+        if number == errno.EINVAL:  # the file system has no such thing
+            assert files.write(tmp_path / "file", "a")
+            return
+        with pytest.raises(OSError, match=f"{os.strerror(number)}: '{tmp_path}/file'"):
+            files.write(tmp_path / "file", "a")
+        with pytest.raises(OSError, match=f"{os.strerror(number)}: '{tmp_path}'"):
+            files.sync(tmp_path)
 
 
 def test_many_writers_and_readers_see_whole_files_only(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
-"""A disk on which nothing more fits, for this process."""
+"""A disk on which nothing more fits, or that cannot sync directories, for this process."""
 
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import pytest
 
 
 @contextmanager
@@ -14,3 +17,18 @@ def full_disk(room: int = 0) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def failing_syncs(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """Let each sync of a directory fail meanwhile with the error ``number``."""
+    sync = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", only_files)
+        yield

@@ -22,6 +22,10 @@ _ENDING: Final = ".draft"
 """
 _ATTEMPTS: Final = 100
 """Attempts to make a draft. One fails only if another writer takes the draft for abandoned."""
+_NOT_DONE: Final = frozenset(
+    {errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS}
+)
+"""Of a directory's sync: a file system that has none answers others, such as EINVAL."""
 _RANDOM: Final = 16
 """Random bytes in the name of a draft."""
 LONGEST_NAME: Final = 255
@@ -88,7 +92,8 @@ def write(
 
     Raises:
         OSError: It cannot be written, for example because the disk is full or mounted read-only.
-            The old file stays. ``filename`` is ``path``, or the directory that cannot be created;
+            The old file stays, or the new one if only its name may not survive a loss of power.
+            ``filename`` is ``path``, or the directory that cannot be created;
             ``strerror`` is the reason.
     """
     wanted = content.encode() if isinstance(content, str) else content
@@ -124,13 +129,20 @@ def remove(path: Path) -> bool:
 
 
 def sync(directory: Path) -> None:
-    """Write the names in ``directory`` to the disk too, if the file system can do that."""
-    with suppress(OSError):
+    """Write the names in ``directory`` to the disk too, if the file system can do that.
+
+    Raises:
+        OSError: It can, and failed. ``filename`` is ``directory``.
+    """
+    try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except OSError as error:
+        if error.errno in _NOT_DONE:
+            raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
 def _is(path: Path, content: bytes, mode: int) -> bool:

@@ -114,16 +114,22 @@ class Records:
         path = self._path(uid)
         if files.remove(path):
             self._unsynced = True
-        _aside(path).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            _aside(path).unlink()
+            self._unsynced = True
         with self._lock:
             self._records = {key: one for key, one in self._records.items() if key != uid}
 
     def sync(self) -> None:
-        """Have what was written and removed on the disk, whichever thread did so."""
+        """Have what was written and removed on the disk, whichever thread did so; or OSError."""
         with self._sync_lock:
             unsynced, self._unsynced = self._unsynced, False
-            if unsynced:
-                files.sync(self.directory)
+            try:
+                if unsynced:
+                    files.sync(self.directory)
+            except OSError:
+                self._unsynced = True
+                raise
 
     def _path(self, uid: str) -> Path:
         return self.directory / f"{uid}{_ENDING}"
