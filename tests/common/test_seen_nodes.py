@@ -1,8 +1,9 @@
 """No container without its device node: what a discovery saw is looked at before it is given."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from threading import Event
 
 import grpc
 import pytest
@@ -11,6 +12,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.hardware import HeldHardware
 from deviceplugin_testing.fixture import Kubelet
+from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
 Make = Callable[[Path], object]
@@ -72,6 +74,61 @@ def test_a_node_that_is_gone_is_refused_until_it_is_back(
         path.unlink(missing_ok=True)
         make(path)
         assert "" == refusal(running.allocate, "a", "another")
+
+
+class Slow(ScriptedPlugin):
+    """Discovers nothing while it is not ``free``."""
+
+    def __init__(self, *devices: dp.Device) -> None:
+        self.free, self.waits = Event(), Event()
+        self.free.set()
+        super().__init__(*devices)
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        if not self.free.is_set():
+            self.waits.set()
+            self.free.wait(PATIENCE)
+        return super().discover()
+
+
+@NEEDS_ROOT
+@pytest.mark.parametrize("by_link", [True, False])
+def test_a_path_that_another_device_has_is_refused_until_the_next_discovery(
+    kubelet: Kubelet, tmp_path: Path, by_link: bool
+) -> None:
+    path = target = tmp_path / "a"
+    if by_link:
+        target = tmp_path / "b"
+        path.symlink_to(target)
+    node(target)
+    plugin = Slow(a(path))
+    with kubelet.running(plugin) as running:
+        running.wait_for(RESOURCE, {"a"})
+        assert "" == refusal(running.allocate, "a")
+        plugin.free.clear()
+        assert plugin.waits.wait(PATIENCE)
+        target.unlink()
+        os.mknod(target, 0o020600, os.makedev(1, 5))
+        found = GONE.format("allocation", path).replace("gone", "that of another device now")
+        assert found == refusal(running.allocate, "a")
+        plugin.free.set()
+        eventually(lambda: refusal(running.allocate, "a") == "")
+
+
+@NEEDS_ROOT
+def test_a_node_that_another_plugin_has_seen_as_it_is_is_not_refused(tmp_path: Path) -> None:
+    hardware, path = HeldHardware(), tmp_path / "a"
+    for plugin, minor in (("late", 3), ("P", 5)):
+        path.unlink(missing_ok=True)
+        os.mknod(path, 0o020600, os.makedev(1, minor))
+        hardware.identify(plugin, {RESOURCE: {"a": a(path)}})
+    hardware.check_nodes([a(path)])
+    path.unlink()
+    os.mknod(path, 0o020600, os.makedev(1, 7))
+    hardware.check_nodes([a(path)], may_differ=True)
+    with pytest.raises(dp.AllocationError, match="is that of another device now"):
+        hardware.check_nodes([a(path)])
 
 
 class Making(ScriptedPlugin):

@@ -102,10 +102,16 @@ class HeldHardware:
                 self._recorded.pop(key, None)
             return self._nodes.give(keys)
 
-    def check_nodes(self, devices: Collection[Device], given: Allocation | None = None) -> None:
+    def check_nodes(
+        self,
+        devices: Collection[Device],
+        given: Allocation | None = None,
+        *,
+        may_differ: bool = False,
+    ) -> None:
         """As `SeenNodes.check`; after an error, devices are discovered again at once."""
         try:
-            self._seen.check(devices, given)
+            self._seen.check(devices, given, may_differ=may_differ)
         except AllocationError:
             self.changes.call()
             raise

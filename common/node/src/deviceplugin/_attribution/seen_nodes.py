@@ -1,13 +1,24 @@
-"""Device nodes that a discovery saw, and that an answer must not name once they are gone."""
+"""Device nodes that a discovery saw, and that an answer must not name once they are gone.
+
+Nor once another device has their path: it has another id, and another pod may get it by that.
+"""
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from deviceplugin._attribution.stale import DevicesByResource
 from deviceplugin._platform import mounts
 from deviceplugin.errors import AllocationError
 from deviceplugin.model import Allocation, Device
+
+
+class _Node(NamedTuple):
+    path: str
+    """Where a path led."""
+    number: int
+    """The device number; 0 for a directory."""
 
 
 class SeenNodes:
@@ -19,18 +30,24 @@ class SeenNodes:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, Mapping[str, str]] = {}
-        """The paths by plugin, each with where it led."""
+        self._seen: dict[str, Mapping[str, _Node]] = {}
+        """What was at each path, by plugin."""
 
     def discovered(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
         self._seen[plugin] = dict(_seen(groups, self._seen.get(plugin, {})))
 
-    def check(self, devices: Collection[Device], given: Allocation | None = None) -> None:
-        """Raise AllocationError if a node that a discovery saw of ``devices`` is gone.
+    def check(
+        self,
+        devices: Collection[Device],
+        given: Allocation | None = None,
+        *,
+        may_differ: bool = False,
+    ) -> None:
+        """Raise AllocationError if a node that a discovery saw of ``devices`` is gone or another.
 
         Of those in ``given``, if it is not None: a plugin may leave nodes out. It is an ``lstat``
-        for each, after all hooks, which may make nodes.
+        for each, after all hooks, which may make nodes; then they ``may_differ``.
         """
         wanted = None if given is None else {node.host_path for node in given.nodes}
         plugins = list(self._seen.values())  # at once: others may be added meanwhile
@@ -40,13 +57,15 @@ class SeenNodes:
                 if path in checked or not (wanted is None or path in wanted):
                     continue
                 checked.add(path)
-                if any(path in seen and _is_gone(path, seen[path]) for seen in plugins):
-                    problem = f"device node {path} of {device.id} is gone"
+                then = [seen[path] for seen in plugins if path in seen]
+                became = _became(path, then)
+                if became and not (may_differ and became == _ANOTHER):
+                    problem = f"device node {path} of {device.id} {became}"
                     raise AllocationError(problem, device_ids=[device.id])
 
 
-def _seen(groups: DevicesByResource, before: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the device nodes, and directories of them, that are there, each with its real path.
+def _seen(groups: DevicesByResource, before: Mapping[str, _Node]) -> Iterator[tuple[str, _Node]]:
+    """Yield the device nodes, and directories of them, that are there, each by its path.
 
     What was there ``before`` and is gone counts too: the plugin goes on listing it.
     """
@@ -65,15 +84,24 @@ def _seen(groups: DevicesByResource, before: Mapping[str, str]) -> Iterator[tupl
             continue
         kind = stat.S_IFMT(status.st_mode)
         if status.st_dev in in_memory and kind in {stat.S_IFCHR, stat.S_IFBLK, stat.S_IFDIR}:
-            yield path, real
+            yield path, _Node(real, status.st_rdev)
 
 
-def _is_gone(*paths: str) -> bool:
-    for path in dict.fromkeys(paths):
+_ANOTHER: Final = "is that of another device now"
+
+
+def _became(path: str, then: Sequence[_Node]) -> str:
+    """Return what became of what was at ``path``; empty if nothing, or if that is not known."""
+    if not then:
+        return ""
+    numbers = dict[str, int]()
+    for one in dict.fromkeys((path, *(node.path for node in then))):
         try:
-            os.lstat(path)
+            numbers[one] = os.lstat(one).st_rdev
         except (FileNotFoundError, NotADirectoryError):
-            return True
-        except OSError:  # it is not known
+            return "is gone"
+        except OSError:
             continue
-    return False
+    # One plugin may not have discovered since.
+    same = any(numbers.get(node.path, node.number) == node.number for node in then)
+    return "" if same else _ANOTHER

@@ -147,7 +147,7 @@ class Servicer:
                 devices = self._find(request.devices_ids)
                 limit = PRE_START_TIMEOUT - 1
                 await call_hook(self._hooks, "pre_start", plugin.pre_start, devices, limit=limit)
-                self._admission.check_nodes(devices)
+                self._admission.check_nodes(devices, may_differ=True)
             except DevicePluginError as error:
                 await self._refuse("pre-start", error, context)
         return pb.PreStartContainerResponse()
@@ -202,7 +202,7 @@ class Servicer:
             if start_now:
                 plugin.pre_start(devices)
             if start_now or not capabilities.pre_start:  # that may make nodes
-                self._admission.check_nodes(devices, allocation)
+                self._admission.check_nodes(devices, allocation, may_differ=start_now)
             return encode_allocation(allocation)
 
         loop, may_wait = asyncio.get_running_loop(), self._admission.may_wait(self._resource)

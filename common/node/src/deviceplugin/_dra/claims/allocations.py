@@ -88,12 +88,10 @@ def unanswered(found: Sequence[Located]) -> Sequence[RecordedDevice]:
 class Asking:
     """Asks plugins. ``kind`` is that of the CDI devices. Thread-safe.
 
-    ``check`` raises AllocationError if a node of devices with an allocation is gone.
+    ``check`` is `HeldHardware.check_nodes`.
     """
 
-    def __init__(
-        self, kind: str, calls: PluginCalls, check: Callable[[Sequence[Device], Allocation], None]
-    ) -> None:
+    def __init__(self, kind: str, calls: PluginCalls, check: Callable[..., None]) -> None:
         self._kind = kind
         self._calls = calls
         self._check = check
@@ -168,7 +166,8 @@ class Asking:
             self._calls.pre_start(resource, devices, limit(left()))
         value = None if given is None else given.value
         allocation = self._calls.allocate(resource, devices, value, limit(left()))
-        self._check(devices, allocation)
+        may_differ = Capabilities.of(resource.plugin).pre_start
+        self._check(devices, allocation, may_differ=may_differ)
         if allocation.annotations:
             self._problems.say(
                 resource.name,
