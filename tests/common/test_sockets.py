@@ -1,5 +1,6 @@
 """A fixed name of a socket: several plugins may want it, and the kubelet is never given it."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -101,6 +102,23 @@ def test_another_process_gets_5_s_to_listen_and_is_noticed_when_it_has_gone(
     assert (listens, False) == (ours.outlived(), ours.has_rival)
     ours.registered()
     assert not ours.has_rival, "what it leaves is known to be dead"
+
+
+@pytest.mark.parametrize(("age", "may_be_later"), [(300, True), (3000, False)])
+def test_a_process_with_an_older_socket_may_have_registered_after_us(
+    news: SocketNews, tmp_path: Path, age: int, *, may_be_later: bool
+) -> None:
+    ours = OwnSockets(
+        "a.com/x", news, RegistrarChoice([KubeletSocket(tmp_path, Metrics())]), bool, HeldClock()
+    )
+    (tmp_path / "a.com_x-000001.sock").touch()
+    ours.replace("a.com_x-000001.sock")
+    made = (tmp_path / "a.com_x-000001.sock").stat().st_mtime - age
+    with listening(theirs := tmp_path / "a.com_x-000002.sock"):
+        os.utime(theirs, (made, made))
+        ours.registered()
+        assert (False, may_be_later) == (ours.outlived(), ours.has_rival)
+    assert may_be_later == ours.outlived()
 
 
 def test_nobody_is_told_who_has_been_forgotten(news: SocketNews, tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from deviceplugin._platform.unix_sockets import answers
 from deviceplugin._registration.by_kubelet_socket import Registrar, RegistrarChoice
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
-_UNCERTAIN: Final = 30.0
-"""Seconds between two sockets in which the later one may belong to the earlier registration."""
+_UNCERTAIN: Final = 600.0
+"""Seconds between two sockets in which the later one may belong to the earlier registration.
+
+A process can wait for a kubelet that does not answer, or be suspended, before it registers."""
 _ABOUT_TO_LISTEN: Final = 5.0
 """Seconds in which a new socket need not answer; then its process has been killed."""
 
