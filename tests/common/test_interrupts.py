@@ -12,6 +12,7 @@ import pytest
 import deviceplugin as dp
 from containers.unshare import POSSIBLE
 from deviceplugin._app.signals import ending_at_once, set_when_stopped
+from deviceplugin.tools import _command_line
 
 BOTH = [signal.SIGINT, signal.SIGTERM]
 IMPORT = """
@@ -100,6 +101,23 @@ def test_a_command_that_is_interrupted_before_it_serves_ends_by_the_signal(
     with pytest.raises(SystemExit) as ended:
         dp.main(Interrupted, argv=["--once"])
     assert ([signal.SIGINT], 130) == (raised, ended.value.code)
+
+
+@pytest.mark.parametrize(("handler", "status"), [(signal.SIG_DFL, 130), (signal.SIG_IGN, 0)])
+def test_the_end_of_a_terminal_ends_what_starts_processes_but_not_with_nohup(
+    handler: signal.Handlers, status: int
+) -> None:
+    def act(_options: object) -> int:
+        signal.raise_signal(signal.SIGHUP)
+        return 0
+
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        parser = _command_line.parser("accept", "", "")
+        assert status == _command_line.run(parser, [], act, starts=True)
+        assert handler == signal.getsignal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", BOTH)

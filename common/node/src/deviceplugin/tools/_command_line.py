@@ -25,6 +25,7 @@ from deviceplugin.errors import ConfigError
 
 _JSON: Final = "json"
 _PLAIN: Final = "\x1b[0m"
+_ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 def parser(
@@ -59,7 +60,8 @@ def run(
 ) -> int:
     """Parse ``argv``, call ``act`` with the options, and return the exit status.
 
-    If it ``starts`` processes, SIGTERM and SIGHUP end it as Ctrl-C does, and so these too.
+    If it ``starts`` processes, SIGTERM and SIGHUP end it as Ctrl-C does, and so these too; but not
+    one that is ignored, as with ``nohup``.
 
     0 after ``--help``; 2 for a wrong command line or a ``ConfigError``; 1 if ``act`` raises one of
     ``failures`` or writes to a closed pipe; 130 if it is interrupted. Errors are printed.
@@ -67,7 +69,7 @@ def run(
     try:
         options = flags.parse_strictly(parser, argv)
         open_files.raise_limit()
-        ends = (signal.SIGTERM, signal.SIGHUP) if starts else ()
+        ends = [one for one in _ENDS if starts and signal.getsignal(one) != signal.SIG_IGN]
         with handled(signal.default_int_handler, *ends):
             status = act(options)
         sys.stdout.flush()
