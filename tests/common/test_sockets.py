@@ -108,9 +108,8 @@ def test_another_process_gets_5_s_to_listen_and_is_noticed_when_it_has_gone(
 def test_a_process_with_an_older_socket_may_have_registered_after_us(
     news: SocketNews, tmp_path: Path, age: int, *, may_be_later: bool
 ) -> None:
-    ours = OwnSockets(
-        "a.com/x", news, RegistrarChoice([KubeletSocket(tmp_path, Metrics())]), bool, HeldClock()
-    )
+    choice = RegistrarChoice([KubeletSocket(tmp_path, Metrics())])
+    ours = OwnSockets("a.com/x", news, choice, lambda: None, HeldClock())
     (tmp_path / "a.com_x-000001.sock").touch()
     ours.replace("a.com_x-000001.sock")
     made = (tmp_path / "a.com_x-000001.sock").stat().st_mtime - age
