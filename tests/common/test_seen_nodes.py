@@ -93,23 +93,27 @@ class Slow(ScriptedPlugin):
 
 
 @NEEDS_ROOT
-@pytest.mark.parametrize("by_link", [True, False])
+@pytest.mark.parametrize("way", ["number", "number behind a link", "link", "node for a link"])
 def test_a_path_that_another_device_has_is_refused_until_the_next_discovery(
-    kubelet: Kubelet, tmp_path: Path, by_link: bool
+    kubelet: Kubelet, tmp_path: Path, way: str
 ) -> None:
     path = target = tmp_path / "a"
-    if by_link:
+    if way != "number":
         target = tmp_path / "b"
         path.symlink_to(target)
     node(target)
+    replaced = target if way.startswith("number") else path
     plugin = Slow(a(path))
     with kubelet.running(plugin) as running:
         running.wait_for(RESOURCE, {"a"})
         assert "" == refusal(running.allocate, "a")
         plugin.free.clear()
         assert plugin.waits.wait(PATIENCE)
-        target.unlink()
-        os.mknod(target, 0o020600, os.makedev(1, 5))
+        replaced.unlink()
+        if way == "link":
+            path.symlink_to("c")
+            replaced = tmp_path / "c"
+        os.mknod(replaced, 0o020600, os.makedev(1, 5))
         found = GONE.format("allocation", path).replace("gone", "that of another device now")
         assert found == refusal(running.allocate, "a")
         plugin.free.set()

@@ -6,19 +6,18 @@ Nor once another device has their path: it has another id, and another pod may g
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from deviceplugin._attribution.stale import DevicesByResource
 from deviceplugin._platform import mounts
 from deviceplugin.errors import AllocationError
 from deviceplugin.model import Allocation, Device
 
-
-class _Node(NamedTuple):
-    path: str
-    """Where a path led."""
-    number: int
-    """The device number; 0 for a directory."""
+_State = tuple[str, int]
+"""Where a path leads, if it is a link, and its device number; 0 for anything but a device node."""
+_States = Mapping[str, _State]
+"""The state of a path, and of where it led."""
+_ANOTHER: Final = "is that of another device now"
 
 
 class SeenNodes:
@@ -30,7 +29,7 @@ class SeenNodes:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, Mapping[str, _Node]] = {}
+        self._seen: dict[str, Mapping[str, _States]] = {}
         """What was at each path, by plugin."""
 
     def discovered(self, plugin: str, groups: DevicesByResource) -> None:
@@ -58,13 +57,15 @@ class SeenNodes:
                     continue
                 checked.add(path)
                 then = [seen[path] for seen in plugins if path in seen]
-                became = _became(path, then)
+                became = _became(then)
                 if became and not (may_differ and became == _ANOTHER):
                     problem = f"device node {path} of {device.id} {became}"
                     raise AllocationError(problem, device_ids=[device.id])
 
 
-def _seen(groups: DevicesByResource, before: Mapping[str, _Node]) -> Iterator[tuple[str, _Node]]:
+def _seen(
+    groups: DevicesByResource, before: Mapping[str, _States]
+) -> Iterator[tuple[str, _States]]:
     """Yield the device nodes, and directories of them, that are there, each by its path.
 
     What was there ``before`` and is gone counts too: the plugin goes on listing it.
@@ -75,33 +76,34 @@ def _seen(groups: DevicesByResource, before: Mapping[str, _Node]) -> Iterator[tu
     in_memory = mounts.in_memory() if paths else ()
     for path in paths:
         try:
-            status = os.lstat(path)
-            is_link = stat.S_ISLNK(status.st_mode) and status.st_dev in in_memory
-            real = os.path.realpath(path) if is_link else path
-            status = os.lstat(real)
+            own = status = os.lstat(path)
+            real = path
+            if stat.S_ISLNK(own.st_mode) and own.st_dev in in_memory:
+                real = os.path.realpath(path)
+                status = os.lstat(real)
+            states = {path: _state(path, own), real: _state(real, status)}
         except (OSError, ValueError):
             yield from [(path, before[path])] if path in before else ()
             continue
         kind = stat.S_IFMT(status.st_mode)
         if status.st_dev in in_memory and kind in {stat.S_IFCHR, stat.S_IFBLK, stat.S_IFDIR}:
-            yield path, _Node(real, status.st_rdev)
+            yield path, states
 
 
-_ANOTHER: Final = "is that of another device now"
+def _state(path: str, status: os.stat_result) -> _State:
+    return os.readlink(path) if stat.S_ISLNK(status.st_mode) else "", status.st_rdev  # noqa: PTH115
 
 
-def _became(path: str, then: Sequence[_Node]) -> str:
-    """Return what became of what was at ``path``; empty if nothing, or if that is not known."""
-    if not then:
-        return ""
-    numbers = dict[str, int]()
-    for one in dict.fromkeys((path, *(node.path for node in then))):
+def _became(then: Sequence[_States]) -> str:
+    """Return what became of what was seen; empty if nothing, or if that is not known."""
+    now = dict[str, _State]()
+    for path in dict.fromkeys(path for seen in then for path in seen):
         try:
-            numbers[one] = os.lstat(one).st_rdev
+            now[path] = _state(path, os.lstat(path))
         except (FileNotFoundError, NotADirectoryError):
             return "is gone"
         except OSError:
             continue
     # One plugin may not have discovered since.
-    same = any(numbers.get(node.path, node.number) == node.number for node in then)
-    return "" if same else _ANOTHER
+    same = (all(now.get(path, one) == one for path, one in seen.items()) for seen in then)
+    return _ANOTHER if then and not any(same) else ""
