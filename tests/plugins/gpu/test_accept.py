@@ -33,7 +33,7 @@ PREPARE = """set -e
 mount -t tmpfs none /run; mount -t tmpfs none "$WORK/dev"
 cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$WORK/dev"
 mknod "$WORK/dev/nvidiactl" c 1 3; mknod "$WORK/dev/nvidia-uvm" c 1 5
-mknod "$WORK/dev/nvidia0" c 1 8
+mknod "$WORK/dev/nvidia0" c 1 7  # of /dev/full, which hardly anybody opens
 mount --bind "$WORK/dev" /dev
 set +e
 """
@@ -315,11 +315,14 @@ def test_a_driver_that_lacks_a_part_fails_and_a_full_disk_does_not_lose_the_repo
     machine: Machine,
 ) -> None:
     (machine.driver.path / f"usr/lib64/libnvidia-ptxjitcompiler.so.{VERSION}").unlink()
-    status, said = machine.run("--strategy=cdi-cri", "--report=/dev/full")
+    full = machine.path / "full"
+    full.mkdir()
+    before = f"mount -t tmpfs -o size=4k none {full}; head -c 4096 /dev/zero >{full}/all\n"
+    status, said = machine.run("--strategy=cdi-cri", f"--report={full}/report", before=before)
     assert 1 == status
     failed = f"failure container {uuid(0)} by cdi-cri: program: cuDriverGetVersion: CUDA_ERROR"
     assert 2 == said.count(failed), said
-    assert "/dev/full: No space left on device: see it above" in said
+    assert f"{full}/report: No space left on device: see it above" in said
 
 
 @pytest.mark.slow
