@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Event
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from deviceplugin.model import Allocation, Device
@@ -80,6 +81,14 @@ class Plugin(ABC):
 
     The framework sets it before the first discovery, and before ``let_go``. Do not open these in
     ``discover``, or anywhere else: those that it does not return stay listed as they were.
+    """
+
+    made: Mapping[str, str] = MappingProxyType({})
+    """The parts that claims have, by id, each with its identity, empty while it is being made.
+
+    The framework replaces it before the first discovery, before ``make_part``, and after each
+    change. What looks like a part and is not in it was made by somebody else: leave it alone, and
+    let its counters have less.
     """
 
     parameters: type | None = None
@@ -177,6 +186,34 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
+    part_timeout: float = 30.0
+    """Seconds that ``make_part`` and ``unmake_part`` may take. The pod of a claim waits."""
+
+    def make_part(self, part: Device) -> Device:
+        """Make ``part``, whose ``part.on_demand`` is true, for a claim that is being prepared.
+
+        Return the device as ``allocate`` shall get it, with the same id and with the identity in
+        its ``part``. It must be idempotent: after a crash, a timeout or a reboot it is called again
+        for the same claim, and finds nothing, a half-made part, or the part. It is called only
+        while the counters suffice, never for two parts of one ``Counters`` at a time.
+
+        Raises:
+            AllocationError: It cannot be made, and nothing of it is left. The kubelet tries again.
+        """
+        raise NotImplementedError
+
+    def unmake_part(self, part: Device, identity: str) -> None:
+        """Remove the part that ``make_part`` made, whose claim has ended, or what is left of it.
+
+        ``identity`` is empty if ``make_part`` has not returned. A part with another one is somebody
+        else's, and stays. It must be idempotent: success if there is nothing to remove. ``part``
+        may be only an id and a resource, if the hardware is gone.
+
+        Raises:
+            DevicePluginError: It is still there. Nobody gets it; the kubelet tries again.
+        """
+        raise NotImplementedError
+
     def let_go(self, devices: Sequence[Device]) -> None:
         """Close whatever the plugin has open of ``devices``, which are in ``held``.
 
@@ -269,6 +306,7 @@ class Capabilities(NamedTuple):
     released: bool
     metrics: bool
     usage: bool
+    make_part: bool
 
     @staticmethod
     def of(plugin: Plugin) -> "Capabilities":
