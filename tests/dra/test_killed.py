@@ -22,7 +22,7 @@ class Kill(NamedTuple):
     """A kill at a step; called, it returns whether it came to that."""
 
     killed: list[bool]
-    count: Callable[[], None]
+    step: Callable[[], None]
     """Counts one step more."""
 
     def __call__(self) -> bool:
@@ -164,7 +164,7 @@ def part_kills(
         before(node)
         with killed_after(steps, monkeypatch) as was_killed:
             hooks = ("make", "made", "unmake", "unmade")
-            node.cakes.faults = dict.fromkeys(hooks, was_killed.count)
+            node.cakes.faults = dict.fromkeys(hooks, was_killed.step)
             with suppress(HookFailedError):  # it was killed in the thread of a hook
                 do(node)
         node.cakes.faults = {}
