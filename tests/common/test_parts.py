@@ -302,6 +302,13 @@ def test_parts_without_a_group_in_common_are_not_there_together(
         assert "it has no group in common with the other parts of cake beside cake/" in why
 
 
+def test_a_device_that_is_no_part_is_in_the_way_of_none() -> None:
+    table = Table()
+    devices = [*table.resource.devices.values(), dp.Device("plate")]
+    table.resource.publish(devices)
+    assert ("", "") == (table.take("one", "plate"), table.take("two", "cake"))
+
+
 def test_of_many_parts_in_the_way_five_are_named() -> None:
     room = "0 of 8 are free beside "
     table = Table()

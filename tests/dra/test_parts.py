@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._dra.claims import locks
 from deviceplugin._dra.claims.locks import HardwareCalls
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.serving.instances import FileLock
@@ -345,6 +346,15 @@ def test_a_hook_never_begins_once_nobody_waits_for_it() -> None:
     with pytest.raises(dp.DevicePluginError, match="the plugin is stopping"):
         calls.call("x", "make_part", late.append, "again", seconds=PATIENCE)
     assert ["other", "next"] == late
+
+
+def test_a_hook_whose_thread_comes_too_late_is_not_called() -> None:
+    turn, called = threading.Lock(), list[str]()
+    assert turn.acquire()
+    call = locks._Call(called.append, turn, None)
+    call.give_up()
+    call("late")
+    assert ([], False) == (called, turn.locked())
 
 
 def test_two_processes_never_make_parts_of_one_thing_at_a_time(tmp_path: Path) -> None:

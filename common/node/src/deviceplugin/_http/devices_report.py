@@ -95,7 +95,8 @@ class Report(NamedTuple):
 def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -> Attribution:
     """Return what the metrics need to know about the devices of ``resource``."""
     holders = None if holdings is None else holdings.holders(resource.name)
-    devices, taken = resource.devices.values(), holders or {}
+    devices: Collection[Device] = resource.devices.values()
+    taken: Collection[str] = holders or ()
     if resource.listed is not resource.devices:  # parts count if somebody has them
         devices, taken = _without_free_parts(resource, taken)
     healthy = [device.id for device in devices if device.health]
