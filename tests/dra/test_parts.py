@@ -70,7 +70,7 @@ def test_a_part_is_made_for_a_claim_and_removed_with_it(
         assert fields.items() <= vars(logged).items()
     _, text = node.metrics.expose("")
     for line in (
-        'deviceplugin_parts{driver="gopher.example.com",state="made"} 0.0',
+        'deviceplugin_part_calls_total{code="OK",driver="gopher.example.com",method="make"} 1.0',
         'deviceplugin_part_calls_total{code="OK",driver="gopher.example.com",method="remove"} 1.0',
     ):
         assert line.encode() in text
@@ -86,7 +86,7 @@ def test_a_claim_without_parts_has_nothing_to_do_with_them(node: CakeNode) -> No
     assert all("part" not in one for one in json.loads(record.read_text())["devices"])
     node.unprepare(claim)
     assert ([], []) == (told, node.kitchen.calls)
-    assert b"deviceplugin_parts{" not in node.metrics.expose("")[1]
+    assert b"deviceplugin_part_calls_total{" not in node.metrics.expose("")[1]
 
 
 def test_a_claim_has_several_parts_and_each_its_own_identity(node: CakeNode) -> None:
@@ -153,7 +153,7 @@ class Strange(Cakes):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (lambda _: None, "discover() must return Device objects, not NoneType"),
+        (lambda _: None, "None is no Device"),
         (lambda part: replace(part, id="other"), f"other of {RESOURCE} instead of {HALF}"),
         (lambda part: replace(part, resource="x.io/y"), f"{HALF} of x.io/y instead of {HALF}"),
         (lambda part: replace(part, part=None), "its identity None must be a string"),
