@@ -379,6 +379,15 @@ def test_two_processes_never_make_parts_of_one_thing_at_a_time(tmp_path: Path) -
     waiting.release()
 
 
+def test_a_lock_that_cannot_be_made_is_said_and_nothing_is_begun(tmp_path: Path) -> None:
+    called = list[str]()
+    calls = HardwareCalls(lambda name: FileLock(tmp_path / "none" / name), MONOTONIC)
+    for _ in range(2):
+        with pytest.raises(dp.AllocationError, match="none/x: No such file"):
+            calls.call("x", "make_part", called.append, "x", seconds=PATIENCE)
+    assert [] == called
+
+
 def test_without_time_nothing_is_made_and_nothing_is_removed(node: CakeNode) -> None:
     claim = node.allocate("one", piece(HALF))
     with pytest.raises(dp.AllocationError, match="no time is left in this call"):
