@@ -18,19 +18,31 @@ with _signals.ending_at_once():
         UnhealthyDeviceError,
         UnknownDeviceError,
     )
-    from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology, Version
+    from deviceplugin.model import (
+        Allocation,
+        Counters,
+        Device,
+        DeviceNode,
+        Health,
+        Mount,
+        Part,
+        Topology,
+        Version,
+    )
     from deviceplugin.plugin import Plugin
 
 __all__ = [
     "Allocation",
     "AllocationError",
     "ConfigError",
+    "Counters",
     "Device",
     "DeviceNode",
     "DevicePluginError",
     "DiscoveryError",
     "Health",
     "Mount",
+    "Part",
     "Plugin",
     "Settings",
     "Topology",

@@ -9,15 +9,18 @@ rest as it was given.
 
 from deviceplugin.model._allocation import Allocation, DeviceNode, Joined, Mount
 from deviceplugin.model._device import Attribute, Device, Health, Topology, Version
+from deviceplugin.model._part import Counters, Part
 
 __all__ = [
     "Allocation",
     "Attribute",
+    "Counters",
     "Device",
     "DeviceNode",
     "Health",
     "Joined",
     "Mount",
+    "Part",
     "Topology",
     "Version",
 ]

@@ -22,6 +22,7 @@ from deviceplugin.model._allocation import (
     freeze,
     listed,
 )
+from deviceplugin.model._part import Part
 
 _NO_LABEL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -136,6 +137,8 @@ class Device:
     names, such as a PCI address. While a pod has one of them, no other device with it is given out,
     whatever its id or resource. By default, its ``nodes``. Devices that are there at the same time
     may have pieces in common, such as a control node."""
+    part: Part | None = None
+    """If other devices can be made of the same hardware: what it takes of that. See ``Part``."""
     numbered: bool = False
     """Whether ``{position}`` is replaced by the number of the device, from 0, among the devices of
     one container: in container paths, and in names and values of environment and annotations."""

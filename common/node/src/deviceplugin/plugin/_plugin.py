@@ -1,11 +1,11 @@
-"""The class that a plugin author writes."""
+"""The class itself."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deviceplugin.model import Allocation, Device
 from deviceplugin.model._device import merged as _merged
@@ -80,6 +80,16 @@ class Plugin(ABC):
 
     The framework sets it before the first discovery, and before ``let_go``. Do not open these in
     ``discover``, or anywhere else: those that it does not return stay listed as they were.
+    """
+
+    made: Mapping[str, str] = MappingProxyType({})
+    """The parts that claims have, by id, each with its identity.
+
+    That is empty while a part is being made, and after a reboot, until it is made again: then the
+    part is healthy. The framework replaces it before the first discovery, before ``make_part``, and
+    after each change. ``discover`` must list all of these, whatever the settings are by now. What
+    looks like a part and is not in it was made by somebody else: leave it alone, and let its
+    counters have less.
     """
 
     parameters: type | None = None
@@ -177,6 +187,35 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
+    part_timeout: float = 30.0
+    """Seconds that ``make_part`` and ``unmake_part`` may take. The pod of a claim waits."""
+
+    def make_part(self, part: Device) -> Device:
+        """Make ``part``, whose ``part.on_demand`` is true, for a claim that is being prepared.
+
+        Return the device as ``allocate`` shall get it, with the same id and with the identity in
+        its ``part``. It must be idempotent: after a crash, a timeout or a reboot it is called again
+        for the same claim, and finds nothing, a half-made part, or the part. It is called only
+        while the counters suffice, never for two parts of one ``Counters`` at a time.
+
+        Raises:
+            AllocationError: It cannot be made, and nothing of it is left. The kubelet tries again.
+            After any other error, ``unmake_part`` is called.
+        """
+        raise NotImplementedError
+
+    def unmake_part(self, part: Device, identity: str) -> None:
+        """Remove the part that ``make_part`` made, whose claim has ended, or what is left of it.
+
+        ``identity`` is empty if ``make_part`` has not returned. A part with another one is somebody
+        else's, and stays. It must be idempotent: success if there is nothing to remove. ``part``
+        may be only an id and a resource, if the hardware is gone.
+
+        Raises:
+            DevicePluginError: It is still there. Nobody gets it; the kubelet tries again.
+        """
+        raise NotImplementedError
+
     def let_go(self, devices: Sequence[Device]) -> None:
         """Close whatever the plugin has open of ``devices``, which are in ``held``.
 
@@ -253,38 +292,3 @@ class Plugin(ABC):
 
     def stop(self, resource: str) -> None:
         """Undo ``start``, after ``resource`` has been unregistered for good."""
-
-
-class Capabilities(NamedTuple):
-    """Which optional hooks a plugin's class overrides. The others are never called.
-
-    ``allocate`` stands for ``allocate_with``, too. It is an exception: its default is called,
-    without a time limit.
-    """
-
-    allocate: bool
-    prefer: bool
-    pre_start: bool
-    changes: bool
-    released: bool
-    metrics: bool
-    usage: bool
-
-    @staticmethod
-    def of(plugin: Plugin) -> "Capabilities":
-        """Return those of ``plugin``, cached by its class."""
-        return _capabilities(type(plugin))
-
-
-@cache
-def _capabilities(kind: type[Plugin]) -> Capabilities:
-    given = {
-        hook: getattr(kind, hook) is not getattr(Plugin, hook) for hook in Capabilities._fields
-    }
-    given["allocate"] |= kind.allocate_with is not Plugin.allocate_with
-    return Capabilities(**given)
-
-
-def overrides(plugin: Plugin, hook: str) -> bool:
-    """Return whether ``plugin`` overrides ``hook``, which may be any of its methods."""
-    return getattr(type(plugin), hook) is not getattr(Plugin, hook)
