@@ -29,13 +29,21 @@ def test_a_claim_gets_the_first_device_and_its_pod_the_node(make: Simulated) -> 
     assert ["p"] == [one["metadata"]["name"] for one in make.cluster.pods_on("n1")]
 
 
+ONE = {"value": "1"}
+
+
 @pytest.mark.parametrize(
     "spec",
     [
         {"nodeName": "n2"},
         {"pool": {"name": POOL, "generation": 1, "resourceSliceCount": 2}},
         {"devices": [{"name": "a", "bindingConditions": ["x"], "bindingFailureConditions": ["y"]}]},
-        {"devices": [{"name": "a", "consumesCounters": [{"counterSet": "s", "counters": {}}]}]},
+        {
+            "devices": [
+                {"name": "b"},
+                {"name": "a", "consumesCounters": [{"counterSet": "s", "counters": {"x": ONE}}]},
+            ]
+        },
         {"devices": [{"name": "a", "taints": [{"key": "x", "effect": "NoSchedule"}]}]},
         {"devices": [{"name": "a", "taints": [{"key": "x", "effect": "NoExecute"}]}]},
     ],
