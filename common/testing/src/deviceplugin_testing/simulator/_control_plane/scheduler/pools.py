@@ -12,10 +12,6 @@ from deviceplugin_testing.simulator._control_plane.quantities import amount, in_
 _BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
-_NOT_SIMULATED: Final = ("consumesCounters", "bindingConditions")
-"""Fields of devices that the scheduler here does not offer: it could not keep what they say."""
-
-
 class DeviceKey(NamedTuple):
     """A device, as allocations name it."""
 
@@ -29,41 +25,127 @@ class Offer(NamedTuple):
     device: Object
 
 
+class Pool(NamedTuple):
+    """A pool whose devices can be allocated."""
+
+    devices: list[Object]
+    """Those of other nodes, too."""
+    counters: Mapping[tuple[str, str], Fraction]
+    """How much there is of each, by the names of its set and itself."""
+
+
 class Pools(NamedTuple):
     offers: list[Offer]
-    """By pool name, slice name and the order of the devices."""
+    """By driver, pool, the name of the slice and the order of the devices."""
+    by_key: Mapping[tuple[str, str], Pool]
+    """Those that the offers are of, by driver and name."""
     incomplete: bool
     """Whether a pool has less slices than it says. No device is taken from it."""
+    invalid: bool
+    """Whether a pool contradicts itself. No device is taken from it."""
 
 
-def pools_of(slices: Iterable[Object], node: str) -> Pools:
-    """Return what ``slices`` offer on ``node``. Only the highest generation of a pool counts."""
+class _IncompletePoolError(Exception):
+    pass
+
+
+class _InvalidPoolError(Exception):
+    pass
+
+
+def pools_of(slices: Iterable[Object], node: str, *, counters: bool = True) -> Pools:
+    """Return what ``slices`` offer on ``node``. Only the highest generation of a pool counts.
+
+    Without ``counters``, no device that consumes any is offered.
+    """
     by_pool: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for one in slices:
-        spec = one["spec"]
-        if spec.get("nodeName") == node or spec.get("allNodes"):
-            by_pool[spec["driver"], spec["pool"]["name"]].append(one)
+        by_pool[one["spec"]["driver"], one["spec"]["pool"]["name"]].append(one)
     offers: list[Offer] = []
-    incomplete = False
-    for (driver, pool), found in sorted(by_pool.items(), key=lambda one: one[0][::-1]):
-        newest = max(one["spec"]["pool"]["generation"] for one in found)
-        current = [one for one in found if one["spec"]["pool"]["generation"] == newest]
-        if len(current) != current[0]["spec"]["pool"]["resourceSliceCount"]:
+    found: dict[tuple[str, str], Pool] = {}
+    incomplete = invalid = False
+    for key, several in sorted(by_pool.items()):
+        try:
+            found[key], devices = _pool(several, node, counters=counters)
+        except _IncompletePoolError:
             incomplete = True
-            continue
-        devices = [*_devices(current)]
-        if len({device["name"] for device in devices}) == len(devices):  # or the pool is invalid
-            offers += [
-                Offer(DeviceKey(driver, pool, one["name"]), one)
-                for one in devices
-                if not any(one.get(field) for field in _NOT_SIMULATED)
-            ]
-    return Pools(offers, incomplete)
+        except _InvalidPoolError:
+            invalid = True
+        else:
+            offers += [Offer(DeviceKey(*key, one["name"]), one) for one in devices]
+    return Pools(offers, found, incomplete, invalid)
 
 
-def _devices(slices: list[Object]) -> Iterator[Object]:
-    for one in sorted(slices, key=lambda one: one["metadata"]["name"]):
-        yield from one["spec"].get("devices", ())
+def _pool(slices: list[Object], node: str, *, counters: bool) -> tuple[Pool, list[Object]]:
+    """Return the pool of ``slices``, and the devices that it has for ``node``."""
+    here = _newest([one for one in slices if _is_for(one["spec"], node, counters=counters)])
+    count = here[0]["spec"]["pool"]["resourceSliceCount"] if here else 0
+    whole = here
+    if len(here) != count:
+        whole = _newest(slices)
+        if _generation(whole[0]) > _generation(here[0]):
+            return Pool([], {}), []  # the driver is replacing it
+        if len(whole) != count:
+            raise _IncompletePoolError
+    devices = [*_items(here, "devices")]
+    pool = Pool([*_items(whole, "devices")], _counters(whole) if counters else {})
+    if _repeats(devices) or (counters and _repeats(_items(whole, "sharedCounters"))):
+        raise _InvalidPoolError
+    if counters and any(
+        name not in pool.counters for one in pool.devices for name in consumption(one)
+    ):
+        raise _InvalidPoolError
+    return pool, [one for one in devices if _is_offered(one, counters=counters)]
+
+
+def _is_for(spec: Object, node: str, *, counters: bool) -> bool:
+    """Return whether a slice counts for ``node``. Counters do for all, wherever devices are."""
+    if "sharedCounters" in spec:
+        return counters
+    return bool(spec.get("nodeName") == node or spec.get("allNodes"))
+
+
+def _is_offered(device: Object, *, counters: bool) -> bool:
+    """Return whether a device is. Conditions of binding are not simulated."""
+    consumes = bool(device.get("consumesCounters"))
+    return not device.get("bindingConditions") and (counters or not consumes)
+
+
+def _generation(one: Object) -> int:
+    return int(one["spec"]["pool"]["generation"])
+
+
+def _newest(slices: list[Object]) -> list[Object]:
+    newest = max(map(_generation, slices), default=0)
+    current = [one for one in slices if _generation(one) == newest]
+    return sorted(current, key=lambda one: one["metadata"]["name"])
+
+
+def _items(slices: list[Object], field: str) -> Iterator[Object]:
+    for one in slices:
+        yield from one["spec"].get(field, ())
+
+
+def _repeats(several: Iterable[Object]) -> bool:
+    names = [one["name"] for one in several]
+    return len(set(names)) < len(names)
+
+
+def _counters(slices: list[Object]) -> dict[tuple[str, str], Fraction]:
+    return {
+        (one["name"], name): amount(counter["value"])
+        for one in _items(slices, "sharedCounters")
+        for name, counter in one["counters"].items()
+    }
+
+
+def consumption(device: Object) -> dict[tuple[str, str], Fraction]:
+    """Return what a device consumes of counters, each by the names of its set and itself."""
+    return {
+        (one["counterSet"], name): amount(counter["value"])
+        for one in device.get("consumesCounters", ())
+        for name, counter in one["counters"].items()
+    }
 
 
 def untolerated(
