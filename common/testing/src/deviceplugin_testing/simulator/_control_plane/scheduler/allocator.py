@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     """Which devices, if all are asked for."""
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         return int(self.spec["count"]) if self.all_of is None else len(self.all_of)
 
 
@@ -138,9 +138,9 @@ class Allocator:
 
     def _take_all(self, index: int, wanted: Wanted, have: int, start: int) -> bool:
         """Take what ``wanted`` still needs, from the offer ``start`` on, and then all the rest."""
-        if have == wanted.count:
+        if have == wanted.number:
             return wanted.all_of != [] and self._satisfy(index + 1)
-        if len(self._of(wanted.claim)) + wanted.count - have > _MOST_DEVICES:
+        if len(self._of(wanted.claim)) + wanted.number - have > _MOST_DEVICES:
             return False
         offers = self._pools.offers if wanted.all_of is None else wanted.all_of[: start + 1]
         for place, offer in enumerate(offers[start:], start):
