@@ -236,3 +236,9 @@ def test_containers_that_run_one_after_the_other_count_once(make: Simulated) -> 
     make.cluster.create({"kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
     make.settle()
     assert "n1" == make.node_of()
+
+
+def test_a_search_without_an_end_is_given_up(make: Simulated) -> None:
+    make.usual(*(f"d{index}" for index in range(31)), exactly={"count": 32})
+    make.settle()
+    assert "timed out trying to allocate devices" in make.why_not()

@@ -26,6 +26,8 @@ from deviceplugin_testing.simulator._control_plane.selectors import Candidate, p
 
 _MOST_DEVICES: Final = 32
 """Of a claim."""
+_MOST_TRIES: Final = 10_000
+"""Kubernetes gives up after 10 s, when it has tried more."""
 
 
 class AllocationError(Exception):
@@ -38,12 +40,10 @@ class Wanted(NamedTuple):
     claim: int
     request: str
     spec: Object
+    number: int
+    """How many devices."""
     all_of: list[Offer] | None
     """Which devices, if all are asked for."""
-
-    @property
-    def number(self) -> int:
-        return int(self.spec["count"]) if self.all_of is None else len(self.all_of)
 
 
 class Taken(NamedTuple):
@@ -67,7 +67,7 @@ class InUse(NamedTuple):
 
 
 class Allocator:
-    """Takes devices of one node for the claims of one pod.
+    """Takes devices of one node for ``claims`` of one pod.
 
     ``gates`` say which features are on. ``new_share`` returns a new id. It tries all devices for
     all requests in turn, as Kubernetes 1.36 does, and like it keeps the counters of a device that
@@ -79,6 +79,7 @@ class Allocator:
         pools: Pools,
         used: InUse,
         classes: Mapping[str, Object],
+        claims: Sequence[Object],
         *,
         new_share: Callable[[], str],
         gates: Gates = Gates(),  # noqa: B008 - immutable
@@ -88,79 +89,77 @@ class Allocator:
         self._classes = classes
         self._new_share = new_share
         self._gates = gates
-        self._claims: Sequence[Object] = ()
-        self._requests: list[list[Wanted]] = []
+        self._claims = claims
         self._taken: list[Taken] = []
+        self._tries = 0
         self._ledger = Ledger(pools, used.groups, groups=gates.groups)
         self._matching: dict[tuple[int, str, DeviceKey], bool] = {}
 
-    def allocate(self, claims: Sequence[Object], node: str) -> list[Object] | None:
-        """Return the allocations for ``claims``, or None if there are not enough devices.
-
-        Call it once.
+    def allocate(self, node: str) -> list[Object] | None:
+        """Return the allocations, or None if there are not enough devices. Call it once.
 
         Raises:
             AllocationError: They cannot be allocated even if all devices were free.
             SelectorError: A selector cannot be evaluated.
         """
-        self._claims = claims
-        self._requests = [
+        requests = [
             [self._wanted(index, name, spec) for name, spec in _alternatives(request)]
-            for index, claim in enumerate(claims)
+            for index, claim in enumerate(self._claims)
             for request in requests_of(claim["spec"])
         ]
-        if not self._satisfy(0):
-            if self._pools.invalid:
+        if not self._satisfy(requests):
+            if "invalid" in self._pools.problems:
                 raise AllocationError("invalid resource pools were encountered")
             return None
-        return [self._allocation(index, claim, node) for index, claim in enumerate(claims)]
+        return [self._allocation(index, claim, node) for index, claim in enumerate(self._claims)]
 
     def _wanted(self, claim: int, name: str, spec: Object) -> Wanted:
         if spec["deviceClassName"] not in self._classes:
             raise AllocationError(f"device class {spec['deviceClassName']} does not exist")
-        wanted = Wanted(claim, name, spec, None)
-        if spec["allocationMode"] == "All":
-            if self._pools.incomplete or self._pools.invalid:
-                raise AllocationError("asks for all devices, but there are incomplete pools")
-            matching = [one for one in self._pools.offers if self._matches(one, wanted)]
-            wanted = wanted._replace(
-                all_of=[one for one in matching if self._amounts(one, spec) is not None]
-            )
-        return wanted
+        wanted = Wanted(claim, name, spec, spec.get("count", 0), None)
+        if spec["allocationMode"] != "All":
+            return wanted
+        for problem in self._pools.problems:
+            raise AllocationError(f"asks for all devices, but there are {problem} pools")
+        matching = [one for one in self._pools.offers if self._matches(one, wanted)]
+        every = [one for one in matching if self._amounts(one, spec) is not None]
+        return wanted._replace(number=len(every), all_of=every)
 
     # The search
 
-    def _satisfy(self, index: int) -> bool:
-        """Take devices for the requests from ``index`` on; return whether that is possible."""
-        return index == len(self._requests) or any(
-            self._take_all(index, wanted, 0, 0) for wanted in self._requests[index]
+    def _satisfy(self, requests: list[list[Wanted]]) -> bool:
+        """Take devices for all ``requests``; return whether that is possible."""
+        return not requests or any(
+            self._take_all(wanted, requests[1:], 0, 0) for wanted in requests[0]
         )
 
-    def _take_all(self, index: int, wanted: Wanted, have: int, start: int) -> bool:
-        """Take what ``wanted`` still needs, from the offer ``start`` on, and then all the rest."""
+    def _take_all(self, wanted: Wanted, rest: list[list[Wanted]], have: int, start: int) -> bool:
+        """Take what ``wanted`` still needs, from the offer ``start`` on, and then for the rest."""
         if have == wanted.number:
-            return wanted.all_of != [] and self._satisfy(index + 1)
+            return wanted.all_of != [] and self._satisfy(rest)
         if len(self._of(wanted.claim)) + wanted.number - have > _MOST_DEVICES:
             return False
         offers = self._pools.offers if wanted.all_of is None else wanted.all_of[: start + 1]
         for place, offer in enumerate(offers[start:], start):
             if self._take(wanted, offer):
-                if self._take_all(index, wanted, have + 1, place + 1):
+                if self._take_all(wanted, rest, have + 1, place + 1):
                     return True
                 self._give_back()
         return False
 
     def _take(self, wanted: Wanted, offer: Offer) -> bool:
         """Take a device for a request, if it can have it; return whether it can."""
-        device, is_shared = offer.device, self._is_shared(offer)
+        self._tries += 1
+        if self._tries > _MOST_TRIES:
+            raise AllocationError("timed out trying to allocate devices")
         if self._is_in_use(wanted, offer.key) or not self._matches(offer, wanted):
             return False
         amounts = self._amounts(offer, wanted.spec)
         if amounts is None or not self._has_counters(offer):
             return False
-        if untolerated(device.get("taints", ()), wanted.spec.get("tolerations", ())):
+        if untolerated(offer.device.get("taints", ()), wanted.spec.get("tolerations", ())):
             return False
-        taken = Taken(wanted, offer, amounts if is_shared else None)
+        taken = Taken(wanted, offer, amounts if self._is_shared(offer) else None)
         if not self._agree(taken):
             if wanted.all_of is not None:
                 raise AllocationError("asks for all devices, but a constraint is not satisfied")
@@ -207,12 +206,10 @@ class Allocator:
         """
         if not offer.device.get("consumesCounters"):
             return True
-        key = offer.key
-        if self._is_shared(offer) and (
-            self._used.consumed.get(key) or any(one.offer.key == key for one in self._taken)
-        ):
-            return True
-        return self._ledger.take(offer)
+        has_share = self._used.consumed.get(offer.key) or any(
+            one.offer.key == offer.key for one in self._taken
+        )
+        return bool(self._is_shared(offer) and has_share) or self._ledger.take(offer)
 
     def _agree(self, taken: Taken) -> bool:
         constraints = self._claims[taken.wanted.claim]["spec"]["devices"].get("constraints", ())

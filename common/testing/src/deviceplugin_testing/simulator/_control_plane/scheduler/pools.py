@@ -1,6 +1,6 @@
 """The devices that a node's slices offer, in the order in which the scheduler takes them."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil
@@ -28,8 +28,10 @@ class Offer(NamedTuple):
 class Pool(NamedTuple):
     """A pool whose devices can be allocated."""
 
+    offered: list[Object]
+    """Its devices for the node, in order."""
     devices: list[Object]
-    """Those of other nodes, too."""
+    """All of them, those for other nodes and those that are not offered, too."""
     counters: Mapping[tuple[str, str], Fraction]
     """How much there is of each, by the names of its set and itself."""
 
@@ -39,18 +41,8 @@ class Pools(NamedTuple):
     """By driver, pool, the name of the slice and the order of the devices."""
     by_key: Mapping[tuple[str, str], Pool]
     """Those that the offers are of, by driver and name."""
-    incomplete: bool
-    """Whether a pool has less slices than it says. No device is taken from it."""
-    invalid: bool
-    """Whether a pool contradicts itself. No device is taken from it."""
-
-
-class _IncompletePoolError(Exception):
-    pass
-
-
-class _InvalidPoolError(Exception):
-    pass
+    problems: frozenset[str]
+    """Whether a pool is ``incomplete`` or ``invalid``. No device is taken from such a pool."""
 
 
 def pools_of(slices: Iterable[Object], node: str, *, counters: bool = True) -> Pools:
@@ -63,39 +55,39 @@ def pools_of(slices: Iterable[Object], node: str, *, counters: bool = True) -> P
         by_pool[one["spec"]["driver"], one["spec"]["pool"]["name"]].append(one)
     offers: list[Offer] = []
     found: dict[tuple[str, str], Pool] = {}
-    incomplete = invalid = False
+    problems: set[str] = set()
     for key, several in sorted(by_pool.items()):
         try:
-            found[key], devices = _pool(several, node, counters=counters)
-        except _IncompletePoolError:
-            incomplete = True
-        except _InvalidPoolError:
-            invalid = True
+            pool = found[key] = _pool(several, node, counters=counters)
+        except _PoolError as error:
+            problems.add(str(error))
         else:
-            offers += [Offer(DeviceKey(*key, one["name"]), one) for one in devices]
-    return Pools(offers, found, incomplete, invalid)
+            offers += [Offer(DeviceKey(*key, one["name"]), one) for one in pool.offered]
+    return Pools(offers, found, frozenset(problems))
 
 
-def _pool(slices: list[Object], node: str, *, counters: bool) -> tuple[Pool, list[Object]]:
-    """Return the pool of ``slices``, and the devices that it has for ``node``."""
+class _PoolError(Exception):
+    pass
+
+
+def _pool(slices: list[Object], node: str, *, counters: bool) -> Pool:
     here = _newest([one for one in slices if _is_for(one["spec"], node, counters=counters)])
     count = here[0]["spec"]["pool"]["resourceSliceCount"] if here else 0
     whole = here
     if len(here) != count:
         whole = _newest(slices)
         if _generation(whole[0]) > _generation(here[0]):
-            return Pool([], {}), []  # the driver is replacing it
+            return Pool([], [], {})  # the driver is replacing it
         if len(whole) != count:
-            raise _IncompletePoolError
-    devices = [*_items(here, "devices")]
-    pool = Pool([*_items(whole, "devices")], _counters(whole) if counters else {})
-    if _repeats(devices) or (counters and _repeats(_items(whole, "sharedCounters"))):
-        raise _InvalidPoolError
-    if counters and any(
-        name not in pool.counters for one in pool.devices for name in consumption(one)
-    ):
-        raise _InvalidPoolError
-    return pool, [one for one in devices if _is_offered(one, counters=counters)]
+            raise _PoolError("incomplete")
+    devices, every = [*_items(here, "devices")], [*_items(whole, "devices")]
+    sets = [*_items(whole, "sharedCounters")] if counters else []
+    amounts = _amounts(sets, "name")
+    consumed = (name for one in every for name in consumption(one))
+    is_unknown = counters and any(name not in amounts for name in consumed)
+    if is_unknown or _repeats(devices) or _repeats(sets):
+        raise _PoolError("invalid")
+    return Pool([one for one in devices if _is_offered(one, counters=counters)], every, amounts)
 
 
 def _is_for(spec: Object, node: str, *, counters: bool) -> bool:
@@ -106,9 +98,9 @@ def _is_for(spec: Object, node: str, *, counters: bool) -> bool:
 
 
 def _is_offered(device: Object, *, counters: bool) -> bool:
-    """Return whether a device is. Conditions of binding are not simulated."""
-    consumes = bool(device.get("consumesCounters"))
-    return not device.get("bindingConditions") and (counters or not consumes)
+    if device.get("bindingConditions"):
+        return False  # they are not simulated
+    return counters or not device.get("consumesCounters")
 
 
 def _generation(one: Object) -> int:
@@ -127,23 +119,18 @@ def _items(slices: list[Object], field: str) -> Iterator[Object]:
 
 
 def _repeats(several: Iterable[Object]) -> bool:
-    names = [one["name"] for one in several]
-    return len(set(names)) < len(names)
-
-
-def _counters(slices: list[Object]) -> dict[tuple[str, str], Fraction]:
-    return {
-        (one["name"], name): amount(counter["value"])
-        for one in _items(slices, "sharedCounters")
-        for name, counter in one["counters"].items()
-    }
+    return any(count > 1 for count in Counter(one["name"] for one in several).values())
 
 
 def consumption(device: Object) -> dict[tuple[str, str], Fraction]:
     """Return what a device consumes of counters, each by the names of its set and itself."""
+    return _amounts(device.get("consumesCounters", ()), "counterSet")
+
+
+def _amounts(sets: Iterable[Object], key: str) -> dict[tuple[str, str], Fraction]:
     return {
-        (one["counterSet"], name): amount(counter["value"])
-        for one in device.get("consumesCounters", ())
+        (one[key], name): amount(counter["value"])
+        for one in sets
         for name, counter in one["counters"].items()
     }
 

@@ -111,25 +111,23 @@ class Scheduler:
         name = node["metadata"]["name"]
         classes = {one["metadata"]["name"]: one for one in self._store.list(DEVICE_CLASS)}
         through_dra = self._extended(pod, node, classes)
-        gates = self._objects.gates
-        allocator = Allocator(
-            pools_of(self._store.list(RESOURCE_SLICE), name, counters=gates.counters),
-            in_use(self._store.list(RESOURCE_CLAIM), counts_shares=gates.shares),
-            classes,
-            new_share=self._store.new_uid,
-            gates=gates,
-        )
         special = special_claim(pod, through_dra) if through_dra else None
         allocated = [one.get("status", {}).get("allocation") for one in claims]
         if any(one and not _is_for(one, name) for one in allocated):
             raise UnfitError("resourceclaim not available on the node")
         missing = [one for one, has in zip(claims, allocated, strict=True) if not has]
-        found = _found(allocator, [*missing, *([special.claim] if special else [])], name)
-        plan = _Plan(name, [])
-        for claim, has in zip(claims, allocated, strict=True):
-            plan.allocations.append((claim, has or found.pop(0)))
-        plan.special = (special, found.pop()) if special else None
-        return plan
+        gates = self._objects.gates
+        allocator = Allocator(
+            pools_of(self._store.list(RESOURCE_SLICE), name, counters=gates.counters),
+            in_use(self._store.list(RESOURCE_CLAIM), counts_shares=gates.shares),
+            classes,
+            [*missing, *([special.claim] if special else [])],
+            new_share=self._store.new_uid,
+            gates=gates,
+        )
+        found = iter(_found(allocator, name))
+        plan = [(one, has or next(found)) for one, has in zip(claims, allocated, strict=True)]
+        return _Plan(name, plan, (special, next(found)) if special else None)
 
     def _extended(self, pod: Object, node: Object, classes: Mapping[str, Object]) -> dict[str, str]:
         """Return the resources that this node offers through DRA, and their classes.
@@ -218,9 +216,9 @@ def in_use(claims: Iterable[Object], *, counts_shares: bool) -> InUse:
     return InUse(frozenset(devices), {key: total(each) for key, each in shares.items()}, groups)
 
 
-def _found(allocator: Allocator, claims: list[Object], node: str) -> list[Object]:
+def _found(allocator: Allocator, node: str) -> list[Object]:
     try:
-        found = allocator.allocate(claims, node)
+        found = allocator.allocate(node)
     except (AllocationError, SelectorError) as error:
         raise UnfitError(f"cannot allocate all claims: {error}") from error
     if found is None:
