@@ -99,7 +99,7 @@ class CounterWorld:
             ]
         if self._is(0.15):
             made["taints"] = [_TAINT]
-        if self._is(0.15):
+        if self._is(0.25):
             made |= {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "4"}}}
         return made
 
@@ -175,7 +175,7 @@ class CounterWorld:
                 admin = {"adminAccess": True} if self._is(0.08) else {}
                 requests.append({"name": f"r{index}", "exactly": self._wanted() | admin})
         rule = self._random.choice(("matchAttribute", "matchAttribute", "distinctAttribute"))
-        return requests, [{rule: f"{DRIVER}/kind"}] if self._is(0.25) else []
+        return requests, [{rule: f"{DRIVER}/kind"}] if self._is(0.4) else []
 
     def _wanted(self) -> Object:
         wanted: Object = {"deviceClassName": "any" if self._is(0.15) else "gopher"}
