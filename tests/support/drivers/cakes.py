@@ -128,11 +128,13 @@ def piece(device: str, request: str = "one", **more: Any) -> dict[str, Any]:
 
 
 class CakeNode(DriverNode):
-    """A node with gophers, and cakes that are cut for claims."""
+    """A node with gophers, and cakes that are cut for claims by a ``baker``."""
+
+    baker = Cakes
 
     def __init__(self, path: Path, *cakes: str) -> None:
         self.kitchen = Kitchen(*(cakes or ("cake",)))
-        self.cakes = Cakes(self.kitchen)
+        self.cakes = self.baker(self.kitchen)
         super().__init__(path, gopher("gary"))
         self.more = {"parts_changed": self.know}
         self.restart()
@@ -140,7 +142,7 @@ class CakeNode(DriverNode):
     @override
     def restart(self) -> None:
         faults = self.cakes.faults if hasattr(self, "cakes") else {}
-        self.cakes = Cakes(self.kitchen)
+        self.cakes = self.baker(self.kitchen)
         self.cakes.faults = faults
         self.resources[RESOURCE] = Resource(RESOURCE, self.cakes)
         super().restart()
