@@ -46,12 +46,23 @@ class KilledError(BaseException):
 
 
 class Baker(Cakes):
-    """Cakes that say what they are."""
+    """Cakes that say what they are, and of what others have cut something."""
 
     @override
     def device(self, name: str, part: dp.Part) -> dp.Device:
         kind = name.partition("/")[2].partition("@")[0] or "whole"
-        return replace(super().device(name, part), attributes={"profile": kind})
+        found = replace(super().device(name, part), attributes={"profile": kind})
+        return replace(found, health=dp.Health.unhealthy("cut")) if self._is_cut(name) else found
+
+    @override
+    def make_part(self, part: dp.Device) -> dp.Device:
+        if self._is_cut(part.id):
+            raise dp.AllocationError(f"others have cut of {part.id}")
+        return super().make_part(part)
+
+    def _is_cut(self, name: str) -> bool:
+        others = {piece for one in self.kitchen.strange for piece in _pieces(one)}
+        return not others.isdisjoint(_pieces(name))
 
 
 class BakedNode(CakeNode):
@@ -179,9 +190,14 @@ class PartHistory:
         name = f"{cake}/{self._random.choice([*PIECES])}"
         if strange.pop(name, None):
             self._did(f"others remove {name}")
-        elif not {*_pieces(name)} & {*self._taken()}:
+        elif not {*_pieces(name)} & {*self._taken(), *self._whole()}:
             self._did(f"others cut {name}")
             strange[name] = f"strange-{len(self.history)}"
+
+    def _whole(self) -> _Pieces:
+        """Return the pieces of whole cakes that claims have, in use or not."""
+        held = {key[1] for one in self.node.records.all().values() for key in one.held}
+        return [piece for one in held if "@" not in one for piece in _pieces(one)]
 
     def _break(self) -> None:
         hook = self._random.choice([*_FAULTS])
