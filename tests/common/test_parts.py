@@ -301,6 +301,13 @@ def test_parts_without_a_group_in_common_are_not_there_together(
         assert "it has no group in common with the other parts of cake beside cake/" in why
 
 
+def test_a_device_that_is_no_part_is_in_the_way_of_none() -> None:
+    table = Table()
+    devices = [*table.resource.devices.values(), dp.Device("plate")]
+    table.resource.publish(devices)
+    assert ("", "") == (table.take("one", "plate"), table.take("two", "cake"))
+
+
 def test_of_many_parts_in_the_way_five_are_named() -> None:
     room = "0 of 8 are free beside "
     table = Table()
@@ -372,3 +379,14 @@ def test_what_a_restored_claim_has_counts_even_if_the_plugin_does_not_list_it(
     assert "3 of 4 are free beside cake/quarter@0" in table.withheld()["cake"]
     table.ownership.unprepare("uid-one")
     assert {} == table.withheld()
+
+
+def test_without_parts_on_demand_nobody_looks_at_counters() -> None:
+    table = Table("dra", "cake")
+    whole = table.resource.devices["cake"]
+    table.resource.publish([whole, dp.Device("plate")])
+    assert table.resource.listed is table.resource.devices
+    assert table.ownership._holders.room(RESOURCE) is None
+    part = {key("cake/half@0"): dp.Part(dp.Counters("cake", {}), {"quarters": 2})}
+    table.ownership.restore({claim("one"): [*part]}, parts=part)
+    assert "without room" in table.take("two", "cake"), "but those of claims count"
