@@ -7,13 +7,11 @@ and the end of processes are played: a process ends before or after any write or
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.dra_objects import Object, Simulated
@@ -22,7 +20,7 @@ from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.plan import plan
 from deviceplugin._dra.slices.pools import PoolCatalogue, Site, offers
 from deviceplugin.kit import files
-from drivers.cakes import CAKES, PIECES, CakeNode, Cakes
+from drivers.cakes import CAKES, PIECES, BakedNode, pieces_of
 from drivers.driver_node import DRIVER, NODE
 
 _MOST_PODS: Final = 6
@@ -38,35 +36,10 @@ _FAULTS: Final = {
 }
 """How each hook may fail, before and after its work."""
 _REST: Final = 60
-_Pieces = list[tuple[str, int]]
 
 
 class KilledError(BaseException):
     """Ends the process here; nothing that comes later has an effect on the disk or hardware."""
-
-
-class Baker(Cakes):
-    """Cakes that say what they are, and of what others have cut something."""
-
-    @override
-    def device(self, name: str, part: dp.Part) -> dp.Device:
-        kind = name.partition("/")[2].partition("@")[0] or "whole"
-        found = replace(super().device(name, part), attributes={"profile": kind})
-        return replace(found, health=dp.Health.unhealthy("cut")) if self._is_cut(name) else found
-
-    @override
-    def make_part(self, part: dp.Device) -> dp.Device:
-        if self._is_cut(part.id):
-            raise dp.AllocationError(f"others have cut of {part.id}")
-        return super().make_part(part)
-
-    def _is_cut(self, name: str) -> bool:
-        others = {piece for one in self.kitchen.strange for piece in _pieces(one)}
-        return not others.isdisjoint(_pieces(name))
-
-
-class BakedNode(CakeNode):
-    baker = Baker
 
 
 class PartHistory:
@@ -103,18 +76,10 @@ class PartHistory:
 
     def play(self, steps: int) -> None:
         """Do so many random things; fail as soon as one is wrong."""
-        actions = {
-            self._create: 8,
-            self._delete: 5,
-            self._restart: 1,
-            self._boot: 1,
-            self._forget: 1,
-            self._meddle: 3,
-            self._break: 3,
-            self._go_away: 1,
-        }
+        often = [self._create] * 8 + [self._delete] * 5 + [self._meddle, self._break] * 3
+        seldom = [self._restart, self._boot, self._forget, self._go_away]
         for _ in range(steps):
-            self._random.choices([*actions], [*actions.values()])[0]()
+            self._random.choice([*often, *seldom])()
             self._sync(kills=True)
 
     def come_to_rest(self) -> None:
@@ -190,14 +155,14 @@ class PartHistory:
         name = f"{cake}/{self._random.choice([*PIECES])}"
         if strange.pop(name, None):
             self._did(f"others remove {name}")
-        elif not {*_pieces(name)} & {*self._taken(), *self._whole()}:
+        elif not {*pieces_of(name)} & {*self._taken(), *self._whole()}:
             self._did(f"others cut {name}")
             strange[name] = f"strange-{len(self.history)}"
 
-    def _whole(self) -> _Pieces:
+    def _whole(self) -> list[tuple[str, int]]:
         """Return the pieces of whole cakes that claims have, in use or not."""
         held = {key[1] for one in self.node.records.all().values() for key in one.held}
-        return [piece for one in held if "@" not in one for piece in _pieces(one)]
+        return [piece for one in held if "@" not in one for piece in pieces_of(one)]
 
     def _break(self) -> None:
         hook = self._random.choice([*_FAULTS])
@@ -305,11 +270,11 @@ class PartHistory:
 
     # What must be so
 
-    def _taken(self) -> _Pieces:
+    def _taken(self) -> list[tuple[str, int]]:
         """Return the pieces that containers have, and those that are cut besides."""
         had = {one for claims in self._running.values() for ids in claims.values() for one in ids}
         kitchen = self.node.kitchen
-        return [piece for one in {*had, *kitchen.cut, *kitchen.strange} for piece in _pieces(one)]
+        return [piece for one in {*had, *kitchen.cut, *kitchen.strange} for piece in pieces_of(one)]
 
     def check(self) -> None:
         """Fail if two claims have the same, or more than there is, or what is not there."""
@@ -319,11 +284,6 @@ class PartHistory:
         assert {one for one in given if "@" in one} <= self.node.kitchen.cut.keys()
         taken = self._taken()
         assert len({*taken}) == len(taken), "more is made than there is"
-
-
-def _pieces(name: str) -> _Pieces:
-    cake, _, piece = name.partition("/")
-    return [(cake, n) for n in PIECES.get(piece, range(4))]
 
 
 def _request(name: str, kind: str) -> Object:

@@ -222,14 +222,10 @@ LIMITS: Mapping[str, Case] = {
     "devices and a list of no counters": _spec(sharedCounters=[]),
     "8 sets of counters": _sets(*map(_counter_set, _named(8))),
     "9 sets of counters": _sets(*map(_counter_set, _named(9))),
-    "65 devices that consume, and 9 sets": created(
-        lambda made: made["spec"].update(
-            devices=[
-                {"name": one, "consumesCounters": [{"counterSet": "a", **_ONE}]}
-                for one in _named(65)
-            ],
-            sharedCounters=[*map(_counter_set, _named(9))],
-        )
+    "65 devices that consume, and 9 sets": _spec(
+        devices=[{"name": one, "consumesCounters": [{"counterSet": "a", **_ONE}]}
+                 for one in _named(65)],
+        sharedCounters=[*map(_counter_set, _named(9))],
     ),
     "a set twice, and a bad one": _sets(
         _counter_set("a"), _counter_set("A_"), _counter_set("a"), _counter_set("a" * 64)
