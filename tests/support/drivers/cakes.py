@@ -129,11 +129,13 @@ def piece(device: str, request: str = "one", **more: Any) -> dict[str, Any]:
 
 
 class CakeNode(DriverNode):
-    """A node with gophers, and cakes that are cut for claims."""
+    """A node with gophers, and cakes that are cut for claims by a ``baker``."""
+
+    baker: type[Cakes] = Cakes
 
     def __init__(self, path: Path, *cakes: str) -> None:
         self.kitchen = Kitchen(*(cakes or ("cake",)))
-        self.cakes = Cakes(self.kitchen)
+        self.cakes = self.baker(self.kitchen)
         super().__init__(path, gopher("gary"))
         self.more = {"parts_changed": self.know}
         self.restart()
@@ -141,7 +143,7 @@ class CakeNode(DriverNode):
     @override
     def restart(self) -> None:
         faults = self.cakes.faults if hasattr(self, "cakes") else {}
-        self.cakes = Cakes(self.kitchen)
+        self.cakes = self.baker(self.kitchen)
         self.cakes.faults = faults
         self.resources[RESOURCE] = Resource(RESOURCE, self.cakes)
         super().restart()
@@ -177,3 +179,33 @@ class CakeNode(DriverNode):
         """Return whether nothing is left of any claim."""
         found = (self.recorded(), self.cdi_files(), self.ownership.claims(), self.kitchen.cut)
         return not any(map(len, found)) and not self.cakes.made
+
+
+class Baker(Cakes):
+    """Cakes that say what they are, and of which others have cut something."""
+
+    @override
+    def device(self, name: str, part: dp.Part) -> dp.Device:
+        kind = name.partition("/")[2].partition("@")[0] or "whole"
+        found = replace(super().device(name, part), attributes={"profile": kind})
+        return replace(found, health=dp.Health.unhealthy("cut")) if self._is_cut(name) else found
+
+    @override
+    def make_part(self, part: dp.Device) -> dp.Device:
+        if self._is_cut(part.id):
+            raise dp.AllocationError(f"others have cut of {part.id}")
+        return super().make_part(part)
+
+    def _is_cut(self, name: str) -> bool:
+        others = {piece for one in self.kitchen.strange for piece in pieces_of(one)}
+        return not others.isdisjoint(pieces_of(name))
+
+
+class BakedNode(CakeNode):
+    baker = Baker
+
+
+def pieces_of(name: str) -> list[tuple[str, int]]:
+    """Return the quarters, each with its cake, that a device consists of."""
+    cake, _, piece = name.partition("/")
+    return [(cake, n) for n in PIECES.get(piece, range(4))]
