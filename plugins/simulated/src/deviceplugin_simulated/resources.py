@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import InvalidError, Kind, Place
+from deviceplugin_simulated.division import DIVISION, Division
 
 MAX_COUNT: Final = 100_000
 """The most devices of one resource. A kubelet accepts a list of about 80,000 at most."""
@@ -50,16 +51,36 @@ class Pattern:
     annotations: Mapping[str, str] = field(default_factory=dict)
     cdi_names: Sequence[str] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
+    parts: Division | None = None
 
     def devices(self) -> Iterator[dp.Device]:
         """Yield the devices in the order of their indices."""
         for index in range(self.count):
-            yield self._device(index)
+            device = self._device(index)
+            if self.parts is None:
+                yield device
+                continue
+            if self.parts.whole:
+                of = dp.Counters(device.id, self.parts.amounts)
+                part = dp.Part(of, of.amounts, on_demand=False)
+                yield replace(device, part=part, capacity=self.parts.counters)
+            yield from self._parts(index, device.id, self.parts)
 
-    def _device(self, index: int) -> dp.Device:
+    def _parts(self, index: int, whole: str, division: Division) -> Iterator[dp.Device]:
+        for part, profile, placement in division.parts(whole):
+            device = self._device(index, f"{whole}/{profile}@{placement}")
+            about = {"parent": whole, "profile": profile}
+            capacity = {name: part.consumes.get(name, 0) for name in division.counters}
+            attributes = {**device.attributes, **about, "placementStart": placement}
+            yield replace(device, part=part, attributes=attributes, capacity=capacity)
+
+    def _device(self, index: int, device_id: str = "") -> dp.Device:
         numa = self.numa[index * len(self.numa) // self.count] if self.numa else None
         values = {"index": str(index), "node": self.node}
-        values |= {"id": fill(self.id, values), "numa": "" if numa is None else str(numa)}
+        values |= {
+            "id": device_id or fill(self.id, values),
+            "numa": "" if numa is None else str(numa),
+        }
 
         def filled(texts: Mapping[str, str]) -> dict[str, str]:
             return {fill(name, values): fill(text, values) for name, text in texts.items()}
@@ -179,6 +200,7 @@ _RESOURCE: Final[Kind[dict[str, Any]]] = cfg.record(
         "annotations": _TEMPLATES,
         "cdi-names": cfg.as_argument(cfg.list_of(_TEMPLATE, single=True), "cdi_names"),
         "attributes": _TEMPLATES,
+        "parts": DIVISION,
     },
 )
 
@@ -203,7 +225,10 @@ def read_resources(places: Mapping[str, Place], where: Place, node: str) -> list
 
 def _pattern(place: Place, resource: str, node: str) -> Pattern:
     given = {"count": 1, "id": f"{resource.rpartition('/')[2]}-{{index}}", **_RESOURCE.read(place)}
-    return Pattern(resource=resource, node=node, **given)
+    pattern = Pattern(resource=resource, node=node, **given)
+    if pattern.parts and pattern.count * (1 + pattern.parts.count) > MAX_COUNT:
+        raise place.fault(f"count: {pattern.count} with their parts are more than {MAX_COUNT}")
+    return pattern
 
 
 def _problems(devices: Sequence[dp.Device]) -> Iterator[str]:
