@@ -17,8 +17,13 @@ GPU = "example.com/gpu"
 PARTS: dict[str, Any] = {
     "counters": {"memory": 8, "compute": 7},
     "profiles": {
-        "1g": {"consumes": {"memory": 1, "compute": 1}},
-        "3g": {"consumes": {"memory": 4, "compute": 3}, "placements": [0, 4], "size": 4},
+        "1g": {"consumes": {"memory": 1, "compute": 1}, "groups": "a"},
+        "3g": {
+            "consumes": {"memory": 4, "compute": 3},
+            "placements": [0, 4],
+            "size": 4,
+            "groups": ["a"],
+        },
         "red": {"consumes": {"memory": 2}, "groups": ["a", "b"]},
         "blue": {"consumes": {"memory": 2}, "groups": "c"},
     },
@@ -165,7 +170,7 @@ def test_the_hardware_has_no_more_than_there_is_room_for(make: Make) -> None:
         with pytest.raises(dp.AllocationError, match=f"^{device_id}: {why}"):
             plugin.make_part(found(plugin)[device_id])
     released(plugin, "gpu-0/3g@0")
-    with pytest.raises(dp.AllocationError, match="is not compatible with gpu-0/red@0"):
+    with pytest.raises(dp.AllocationError, match="has no group in common with gpu-0/red@0, "):
         plugin.make_part(found(plugin)["gpu-0/blue@0"])
     with pytest.raises(dp.AllocationError, match="gpu-0: is not a part that can be made"):
         plugin.make_part(dp.Device("gpu-0", resource=GPU))
@@ -177,13 +182,14 @@ def test_parts_of_somebody_else_leave_less_for_claims(make: Make) -> None:
     devices = found(plugin)
     amounts = part_of(devices["gpu-0"]).of.amounts
     assert (4, 4, 0, 1) == tuple(amounts[one] for one in ("memory", "compute", "slot-0", "slot-4"))
-    assert {"whole": 1, "3g": 1} == unhealthy(plugin)
+    assert {"whole": 1, "3g": 1, "blue": 4} == unhealthy(plugin)
     assert "somebody else made gpu-0/3g@0" == devices["gpu-0"].health.reason
     with pytest.raises(dp.AllocationError, match="gpu-0/3g@0: was made by somebody else"):
         plugin.make_part(devices["gpu-0/3g@0"])
     assert "gpu-0/3g@0: is there" == told(plugin, "make", "gpu-0/3g@0")
+    told(plugin, "unmake")
     told(plugin, "make", "gpu-0/blue@0")
-    assert {"whole": 1, "3g": 2, "red": 4, "blue": 1} == unhealthy(plugin)
+    assert {"whole": 1, "1g": 7, "3g": 2, "red": 4, "blue": 1} == unhealthy(plugin)
     told(plugin, "unmake")
     assert not unhealthy(plugin)
 
@@ -191,7 +197,7 @@ def test_parts_of_somebody_else_leave_less_for_claims(make: Make) -> None:
 def test_a_part_that_no_claim_has_although_the_plugin_made_it_is_anothers(make: Make) -> None:
     claimed(make(), "gpu-0/3g@0")
     plugin = make()  # whose records are lost
-    assert {"whole": 1, "3g": 1} == unhealthy(plugin)
+    assert {"whole": 1, "3g": 1, "blue": 4} == unhealthy(plugin)
     assert "gpu-0/3g@4" == claimed(plugin, "gpu-0/3g@4").id
 
 
@@ -324,7 +330,7 @@ def test_a_script_makes_parts_for_a_time_and_says_what_does_not_fit(
     path.write_text(json.dumps(scenario))
     plugin = SimulatedPlugin(SimulatedSettings(devices=path, state_file=None), clock=lambda: now[0])
     now[0] = 5.0
-    assert {"whole": 1, "3g": 1} == unhealthy(plugin)
+    assert {"whole": 1, "3g": 1, "blue": 4} == unhealthy(plugin)
     (record,) = [one for one in caplog.records if one.message == "event of parts failed"]
     assert "gpu-0/3g@0: is there" == vars(record)["error"]
     now[0] = 20.0

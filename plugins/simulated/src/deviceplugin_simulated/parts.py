@@ -201,18 +201,14 @@ def _room(device_id: str, part: dp.Part, there: Mapping[str, Made]) -> str:
         left = part.of.amounts.get(counter, 0) - _taken(counter, others)
         if wanted > left:
             return f"needs {wanted} of {counter}, and {left} is left beside {', '.join(others)}"
-    for other, one in others.items():
-        if not _compatible(part.groups, one.groups):
-            return f"is not compatible with {other}"
+    groups = [frozenset(one.groups) for one in (part, *others.values())]
+    if any(groups) and not frozenset.intersection(*groups):
+        return f"has no group in common with {', '.join(others)}"
     return ""
 
 
 def _taken(counter: str, by: Mapping[str, Made]) -> int:
     return sum(one.consumes.get(counter, 0) for one in by.values())
-
-
-def _compatible(one: Sequence[str], other: Sequence[str]) -> bool:
-    return not one or not other or not {*one}.isdisjoint(other)
 
 
 def _beside(device: dp.Device, part: dp.Part, others: Mapping[str, Made]) -> dp.Device:
