@@ -1,16 +1,18 @@
 """A resource for HTTP clients: its registration, its devices and their holders."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
+from deviceplugin._inventory.divided import Divided, of_devices, total
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy, Offered
 from deviceplugin.model import Device
-from deviceplugin.plugin import Usage
+from deviceplugin.plugin import Capabilities, Usage
 
 NOT_ADVERTISED: Final = "not advertised"
 
@@ -36,6 +38,8 @@ class Report(NamedTuple):
     """How many devices each protocol would give out now."""
     by_dra: Collection[str] = ()
     """The ids of those that DRA would."""
+    made: Mapping[str, str] = MappingProxyType({})
+    """The identity of each part that a claim has, by its id; empty while it is being made."""
 
     @classmethod
     def of(
@@ -62,16 +66,41 @@ class Report(NamedTuple):
             stale=stale,
             offered={"device-plugin": offered.by_plugin, "dra": len(offered.by_dra)},
             by_dra=offered.by_dra,
+            made=resource.plugin.made,
         )
+
+    @property
+    def divided(self) -> Mapping[str, Divided]:
+        """The hardware that can be given out in parts, by the name of its counters."""
+        return of_devices(self.devices.values(), self.holders or (), self.made)
+
+    def without_spare_parts(self) -> "Report":
+        """Return this without parts that nobody has, of which there can be very many."""
+        held = {*self.made, *(self.holders or ())}
+        there = {
+            name: one
+            for name, one in self.devices.items()
+            if not (one.part and one.part.on_demand) or name in held
+        }
+        is_same = len(there) == len(self.devices)
+        return self if is_same else self._replace(devices=there, by_dra=there.keys() & self.by_dra)
 
     def as_json(self) -> Mapping[str, Any]:
         """Return everything but the devices, for JSON."""
+        parts = {
+            name: {
+                "left": dict(one.left),
+                "profiles": {profile: asdict(count) for profile, count in one.profiles.items()},
+            }
+            for name, one in self.divided.items()
+        }
         return {
             "name": self.name,
             "plugin": self.plugin,
             "registered": self.registered,
             "problem": self.problem,
             "offered": dict(self.offered),
+            **({"parts": parts} if parts else {}),
         }
 
     def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
@@ -80,6 +109,7 @@ class Report(NamedTuple):
             people = None if holds is None else [*map(self._person, holds)]
             more: dict[str, Any] = {"by_dra": True} if device.id in self.by_dra else {}
             more |= {"stale": self.stale[device.id]} if device.id in self.stale else {}
+            more |= {"made": self.made[device.id]} if device.id in self.made else {}
             yield {**describe(device, self.since[device.id]), "holders": people, **more}
 
     def used(self, hold: Hold) -> Mapping[str, float]:
@@ -94,16 +124,24 @@ class Report(NamedTuple):
 
 def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -> Attribution:
     """Return what the metrics need to know about the devices of ``resource``."""
-    healthy = [device.id for device in resource.devices.values() if device.health]
+    devices = resource.listed
+    healthy = [device.id for device in devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
-    free = len(healthy) - sum(device_id in (holders or ()) for device_id in healthy)
-    degraded = sum(one.health.state == "degraded" for one in resource.devices.values())
+    parts: Sequence[Divided] = ()
+    if Capabilities.of(resource.plugin).make_part:
+        made = resource.plugin.made
+        parts = [*of_devices(resource.devices.values(), holders or (), made).values()]
+    taken = {*(holders or ()), *(device_id for one in parts for device_id in one.blocked)}
+    free = len(healthy) - sum(device_id in taken for device_id in healthy)
+    degraded = sum(one.health.state == "degraded" for one in devices.values())
     first = tuple(islice(_not_healthy(resource), MAX_NOT_HEALTHY))
-    return Attribution(resource.name, len(healthy), free, holders, degraded, first, stale)
+    found = Attribution(resource.name, len(healthy), free, holders, degraded, first, stale)
+    counts = {profile: asdict(one) for profile, one in total(parts).items()}
+    return found._replace(parts=counts) if counts else found
 
 
 def _not_healthy(resource: Resource) -> Iterator[NotHealthy]:
-    devices = resource.devices.values()
+    devices = resource.listed.values()
     for state in ("unhealthy", "degraded"):
         for one in devices:
             if one.health.state == state:

@@ -117,6 +117,15 @@ def decode(text: bytes, reduce: Callable[[Any], _T]) -> _T:
         raise NoAnswerError("is not a list of a plugin's devices") from error
 
 
+def is_spare(device: Any) -> bool:
+    """Return whether a device of the page is a part of hardware that is not made.
+
+    There can be very many, which are as unhealthy as their hardware, and no kubelet has them.
+    """
+    is_part = bool((device.get("part") or {}).get("on_demand"))
+    return is_part and not (device.get("holders") or "made" in device)
+
+
 def fetch(page: str, timeout: float, most: int, credentials: Credentials = NO_CREDENTIALS) -> bytes:
     """Return the content of a URL of ``page_of``, of at most ``most`` bytes.
 

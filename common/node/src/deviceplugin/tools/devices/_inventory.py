@@ -2,15 +2,17 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Final
 
 from deviceplugin._app.text_table import in_chunks
 from deviceplugin._dra.naming import device_name, former_name, pool_name
+from deviceplugin._inventory.divided import listed
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools import _command_line
+from deviceplugin.tools.devices._parts import divided, part_of_page
 
 _DRA: Final = "{driver} (DRA)"
 FORMAT: Final = 1
@@ -18,6 +20,8 @@ FORMAT: Final = 1
 
 _HEADER: Final = ("RESOURCE", "DEVICE", "STATE", "NUMA", "HELD BY", "REASON")
 _NONE: Final = "-"
+_OF_PARTS: Final = ("part", "made", "blocked")
+"""Fields of a device that is a part, or the whole of parts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,6 +62,12 @@ class NodeDevice:
     attributes: dict[str, str | int | bool] = field(default_factory=dict)
     capacity: dict[str, str | int] = field(default_factory=dict)
     holders: set[Holder] = field(default_factory=set)
+    part: Mapping[str, Any] = field(default_factory=dict)
+    """If it is a part of hardware, or the whole: what it takes of that, from the plugin."""
+    made: bool = False
+    """Whether it is a part that a claim has."""
+    blocked: bool = False
+    """Whether nobody can have it because of what others have of the same hardware."""
 
     @property
     def state(self) -> str:
@@ -67,9 +77,18 @@ class NodeDevice:
         # Of a device that DRA offers, or is about to, the kubelet says that it is not allocatable.
         if self.holders and (self.healthy or self.allocatable is not False or self._has_claim):
             return "in use"
+        if self.made:
+            return "made"
+        if self.blocked:
+            return "blocked"
         if self.allocatable or self.by_dra:
             return "free"
         return "unknown" if self.allocatable is None else "not allocatable"
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it is a part that is not made, of which a node can have very many."""
+        return bool(self.part.get("on_demand")) and not (self.holders or self.made)
 
     @property
     def _has_claim(self) -> bool:
@@ -150,6 +169,8 @@ class Inventory:
         device.by_dra = bool(entry.get("by_dra"))
         device.reason = str(entry.get("reason", ""))
         device.since = str(entry.get("since", ""))
+        device.made = "made" in entry
+        device.part = part_of_page(entry["part"]) if entry.get("part") else {}
         device.numa_nodes.update(map(int, entry.get("numa_nodes", ())))
         device.attributes.update(entry.get("attributes", {}))
         device.capacity.update(entry.get("capacity", {}))
@@ -193,10 +214,16 @@ class Inventory:
 
 
 def table(inventory: Inventory, at_once: int) -> Iterator[str]:
-    """Yield the lines, of which ``at_once`` are aligned with each other, or more."""
-    devices = list(inventory)
+    """Yield the lines, of which ``at_once`` are aligned with each other, or more.
+
+    Parts that are not made are only counted.
+    """
+    lines_of_parts = [f"{name}: {listed(found)}" for _, name, found in divided(inventory)]
+    devices = [one for one in inventory if not one.is_spare]
     lines = in_chunks(chain([_HEADER], map(_row, devices)), at_once) if devices else ["no devices"]
-    for line in chain(lines, _sums(devices), (f"unknown: {one}" for one in inventory.unknown)):
+    for line in chain(
+        lines, _sums(devices), lines_of_parts, (f"unknown: {one}" for one in inventory.unknown)
+    ):
         yield f"{line}\n"
 
 
@@ -230,13 +257,17 @@ def _sums(devices: Iterable[NodeDevice]) -> Iterator[str]:
 
 def document(inventory: Inventory) -> Mapping[str, Any]:
     """Return everything, for JSON. ``null`` means unknown."""
-    return _command_line.document(
-        FORMAT, {"devices": [_entry(device) for device in inventory], "unknown": inventory.unknown}
-    )
+    parts = [
+        {"resource": resource, "of": name, "profiles": {k: asdict(one) for k, one in found.items()}}
+        for resource, name, found in divided(inventory)
+    ]
+    found = {"devices": [_entry(device) for device in inventory], "unknown": inventory.unknown}
+    return _command_line.document(FORMAT, found | ({"parts": parts} if parts else {}))
 
 
 def _entry(device: NodeDevice) -> Mapping[str, Any]:
-    given = {one.name: getattr(device, one.name) for one in fields(device)}
+    more = () if device.part else _OF_PARTS
+    given = {one.name: getattr(device, one.name) for one in fields(device) if one.name not in more}
     return {
         "resource": device.resource,
         "id": device.id,
