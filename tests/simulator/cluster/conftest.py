@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from cluster import real_api_server
+from cluster import real_api_server, real_controllers
 from cluster.dra_api.asking import Asker
 from cluster.dra_api.cases import GATES
-from cluster.dra_objects import Simulated
+from cluster.dra_objects import Objects, Simulated
+from cluster.real_controllers import RealCluster
 
 
 @pytest.fixture
@@ -21,6 +22,32 @@ def options() -> dict[str, Any]:
 def make(options: dict[str, Any]) -> Iterator[Simulated]:
     with Simulated(**options) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    with real_controllers.running(tmp_path_factory.mktemp("real")) as found:
+        yield found
+
+
+MISSING = real_controllers.why_not()
+REAL = [
+    pytest.mark.skipif(bool(MISSING), reason=MISSING or "-"),
+    pytest.mark.xdist_group("real-api-server"),
+]
+
+
+@pytest.fixture(params=["simulated", pytest.param("real", marks=REAL)])
+def either(request: pytest.FixtureRequest) -> Iterator[Objects]:
+    """A simulated cluster with the node n1, and one with the real scheduler and controllers."""
+    if request.param == "simulated":
+        with Simulated() as running:
+            yield running
+        return
+    cluster: RealCluster = request.getfixturevalue("real_cluster")
+    cluster.clear()
+    cluster.add_node("n1")
+    yield Objects(cluster)
 
 
 @pytest.fixture(scope="module")

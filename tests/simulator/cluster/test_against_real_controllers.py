@@ -5,17 +5,15 @@ on the real controllers fails with what then belongs there.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster import real_controllers
 from cluster.dra_api.asking import ENDINGS, normal
-from cluster.dra_objects import DRIVER, RESOURCE, Objects, Simulated
+from cluster.dra_objects import DRIVER, RESOURCE, Objects
 from cluster.real_controllers import RealCluster
 from patience import eventually
 
@@ -23,30 +21,11 @@ POOL = f"n1/{RESOURCE}"
 RECORDED = json.loads(ENDINGS.read_text(encoding="utf-8"))
 Ends = Callable[[Callable[[], Any]], None]
 """Compares what can be seen at the end with what is recorded for the test."""
-MISSING = real_controllers.why_not()
-REAL = [
-    pytest.mark.skipif(bool(MISSING), reason=MISSING or "-"),
-    pytest.mark.xdist_group("real-api-server"),
-]
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    root: Path = tmp_path_factory.mktemp("real")
-    with real_controllers.running(root) as found:
-        yield found
-
-
-@pytest.fixture(params=["simulated", pytest.param("real", marks=REAL)])
-def make(request: pytest.FixtureRequest) -> Iterator[Objects]:
-    if request.param == "simulated":
-        with Simulated() as running:
-            yield running
-        return
-    cluster = request.getfixturevalue("real")
-    cluster.clear()
-    cluster.add_node("n1")
-    yield Objects(cluster)
+@pytest.fixture
+def make(either: Objects) -> Objects:
+    return either
 
 
 @pytest.fixture

@@ -29,13 +29,21 @@ def test_a_claim_gets_the_first_device_and_its_pod_the_node(make: Simulated) -> 
     assert ["p"] == [one["metadata"]["name"] for one in make.cluster.pods_on("n1")]
 
 
+ONE = {"value": "1"}
+
+
 @pytest.mark.parametrize(
     "spec",
     [
         {"nodeName": "n2"},
         {"pool": {"name": POOL, "generation": 1, "resourceSliceCount": 2}},
         {"devices": [{"name": "a", "bindingConditions": ["x"], "bindingFailureConditions": ["y"]}]},
-        {"devices": [{"name": "a", "consumesCounters": [{"counterSet": "s", "counters": {}}]}]},
+        {
+            "devices": [
+                {"name": "b"},
+                {"name": "a", "consumesCounters": [{"counterSet": "s", "counters": {"x": ONE}}]},
+            ]
+        },
         {"devices": [{"name": "a", "taints": [{"key": "x", "effect": "NoSchedule"}]}]},
         {"devices": [{"name": "a", "taints": [{"key": "x", "effect": "NoExecute"}]}]},
     ],
@@ -228,3 +236,9 @@ def test_containers_that_run_one_after_the_other_count_once(make: Simulated) -> 
     make.cluster.create({"kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
     make.settle()
     assert "n1" == make.node_of()
+
+
+def test_a_search_without_an_end_is_given_up(make: Simulated) -> None:
+    make.usual(*(f"d{index}" for index in range(31)), exactly={"count": 32})
+    make.settle()
+    assert "timed out trying to allocate devices" in make.why_not()

@@ -14,7 +14,7 @@ from cluster.dra_api.events import EVENT_CASES
 from cluster.dra_api.limits import LIMITS, LISTS
 from cluster.dra_api.writes import METADATA, QUANTITIES, WRITES
 
-GATES: Final = MappingProxyType({"DRAListTypeAttributes": True})
+GATES: Final = MappingProxyType({"DRAListTypeAttributes": True, "DRAPartitionableDevices": False})
 """Of the servers that are asked the cases of ``LISTS``."""
 CASES: Final[Mapping[str, Case]] = {
     **LIMITS,

@@ -67,6 +67,27 @@ def _shared(value: str, **policy: Any) -> Case:
     return device(allowMultipleAllocations=True, capacity={"x": capacity})
 
 
+_ONE = {"counters": {"x": {"value": "1"}}}
+
+
+def _counter_set(name: str = "a", *counters: str) -> Object:
+    return {"name": name, "counters": {one: {"value": "1"} for one in counters or "x"}}
+
+
+def _sets(*sets: Any, **more: Any) -> Case:
+    return _spec(devices=None, sharedCounters=[*sets], **more)
+
+
+def _consumes(*names: str, **fields: Any) -> Case:
+    several = [{"counterSet": name, "counters": {"x": {"value": "2"}}} for name in names]
+    several[-1] |= fields
+    return device(consumesCounters=several)
+
+
+def _named(count: int) -> list[str]:
+    return [f"c{index}" for index in range(count)]
+
+
 LIMITS: Mapping[str, Case] = {
     "a plain slice": created(lambda _: None),
     "a device with a capital": device(name="Gina"),
@@ -197,6 +218,49 @@ LIMITS: Mapping[str, Case] = {
     "devices and counters": _spec(
         sharedCounters=[{"name": "a", "counters": {"x": {"value": "1"}}}]
     ),
+    "no devices and a list of no counters": _sets(),
+    "devices and a list of no counters": _spec(sharedCounters=[]),
+    "8 sets of counters": _sets(*map(_counter_set, _named(8))),
+    "9 sets of counters": _sets(*map(_counter_set, _named(9))),
+    "65 devices that consume, and 9 sets": created(
+        lambda made: made["spec"].update(
+            devices=[
+                {"name": one, "consumesCounters": [{"counterSet": "a", **_ONE}]}
+                for one in _named(65)
+            ],
+            sharedCounters=[*map(_counter_set, _named(9))],
+        )
+    ),
+    "a set twice, and a bad one": _sets(
+        _counter_set("a"), _counter_set("A_"), _counter_set("a"), _counter_set("a" * 64)
+    ),
+    "a set without a name and counters": _sets({}, {"name": "b", "counters": {}}),
+    "a set of an empty name": _sets(_counter_set("")),
+    "a set that is null": _sets(None),
+    "a set that is a string": _sets("x"),
+    "counters that are a list": _sets({"name": "a", "counters": []}),
+    "a counter that is a number": _sets({"name": "a", "counters": {"x": 1}}),
+    "a counter without a value": _sets({"name": "a", "counters": {"x": {}}}),
+    "a counter of a bad amount": _sets({"name": "a", "counters": {"x": {"value": "1x"}}}),
+    "counters of odd amounts": _sets(
+        {"name": "a", "counters": {"x": {"value": "-1"}, "y": {"value": "1024Mi"}}}
+    ),
+    "32 counters": _sets(_counter_set("a", *_named(32))),
+    "33 counters, one with a bad name": _sets(_counter_set("a", *_named(32), "B")),
+    "a counter with a dot": _sets(_counter_set("a", "b.c")),
+    "a counter of 64 characters": _sets(_counter_set("a", "b" * 64)),
+    "a device that consumes of 2 sets": _consumes("a", "b"),
+    "a device that consumes of 3 sets": _consumes("a", "b", "c"),
+    "a device that consumes of a set twice": _consumes("a", "a"),
+    "a device that consumes of no set": _consumes(""),
+    "a device that consumes no counter": _consumes("a", counters={}),
+    "a device that consumes of bad names": _consumes("A", counters={"_": {"value": "1"}}),
+    "a device that consumes 33 counters": _consumes(
+        "a", counters={one: {"value": "1"} for one in _named(33)}
+    ),
+    "a device that consumes nothing": device(consumesCounters=[]),
+    "64 devices that consume": _devices(64, consumesCounters=[{"counterSet": "a", **_ONE}]),
+    "groups of compatible devices, before 1.37": _consumes("a", compatibilityGroups=["x"]),
     "an unknown field": _spec(fooBar=1),
     "devices that are a string": _spec(devices="x"),
     "devices that are an object": _spec(devices={"a": 1}),
@@ -227,5 +291,12 @@ LISTS: Mapping[str, Case] = {
     "49 values in lists": device(attributes={"a": {"ints": [*range(48)]}, "b": {"int": 1}}),
     "64 devices with lists": _devices(64, attributes={"a": {"ints": [1]}}),
     "65 devices with lists": _devices(65, attributes={"a": {"ints": [1]}}),
+    "counters without the feature": _sets(_counter_set()),
+    "bad counters without the feature": _sets(_counter_set("A")),
+    "a device that consumes, without the feature": _consumes("a"),
+    "a device of a node, without the feature": device(nodeName="n1", allNodes=True),
+    "a slice of each device's node, without the feature": _spec(
+        nodeName=None, perDeviceNodeSelection=True
+    ),
 }
-"""Asked where the feature gate DRAListTypeAttributes is on."""
+"""Asked where the feature gate DRAListTypeAttributes is on, and DRAPartitionableDevices off."""

@@ -188,7 +188,7 @@ class Counter(_message.Message):
     def __init__(self, value: _Optional[_Union[Quantity, _Mapping]] = ...) -> None: ...
 
 class DeviceCounterConsumption(_message.Message):
-    __slots__ = ("counter_set", "counters")
+    __slots__ = ("counter_set", "counters", "compatibility_groups")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -198,9 +198,11 @@ class DeviceCounterConsumption(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Counter, _Mapping]] = ...) -> None: ...
     COUNTER_SET_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    COMPATIBILITY_GROUPS_FIELD_NUMBER: _ClassVar[int]
     counter_set: str
     counters: _containers.MessageMap[str, Counter]
-    def __init__(self, counter_set: _Optional[str] = ..., counters: _Optional[_Mapping[str, Counter]] = ...) -> None: ...
+    compatibility_groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, counter_set: _Optional[str] = ..., counters: _Optional[_Mapping[str, Counter]] = ..., compatibility_groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResourceClaim(_message.Message):
     __slots__ = ("metadata", "spec", "status")

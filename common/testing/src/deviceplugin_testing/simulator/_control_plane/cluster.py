@@ -34,6 +34,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
 from deviceplugin_testing.simulator._control_plane.rules.gates import Gates
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
 from deviceplugin_testing.simulator._control_plane.store import Page, Store
+from deviceplugin_testing.simulator._releases import COMPARED
 
 _SPACES: Final = ("default", "kube-system")
 _MOST_STEPS: Final = 100
@@ -50,7 +51,7 @@ class SimulatedCluster:
     It is not Kubernetes: no server-side apply, no other patches than merge and JSON patches, no
     admission policies, dry runs of creations only, and of CEL only equality of ``device.driver``
     and attributes. It offers only slices with ``nodeName`` or ``allNodes``, and no devices with
-    counters or conditions.
+    conditions.
 
     Args:
         controllers: Whether scheduler and controllers run in a thread. Otherwise call ``settle``.
@@ -58,9 +59,12 @@ class SimulatedCluster:
         seed: Of the random parts of names and UIDs.
         tls: A server's certificate, for https. Clients send tokens over https only.
         waits: The clock by which watches end and bookmarks are sent.
-        feature_gates: ``{"DRAConsumableCapacity": False}``: devices cannot be shared, as before
-            Kubernetes 1.36. ``{"DRAListTypeAttributes": True}``: an attribute can have several
-            values. Others are not known here.
+        feature_gates: ``{"DRAConsumableCapacity": False}``: devices cannot be shared.
+            ``{"DRAPartitionableDevices": False}``: they cannot consume counters.
+            ``{"DRADeviceCompatibilityGroups": True}``, alpha in Kubernetes 1.37: what consumes
+            counters can say which others may be beside it. ``{"DRAListTypeAttributes": True}``: an
+            attribute can have several values. Others are not known here.
+        release: Of Kubernetes, such as ``"1.35"``, whose defaults the other feature gates have.
     """
 
     def __init__(
@@ -72,9 +76,10 @@ class SimulatedCluster:
         tls: ssl.SSLContext | None = None,
         waits: Clock = MONOTONIC,
         feature_gates: Mapping[str, bool] = MappingProxyType({}),
+        release: str = COMPARED,
     ) -> None:
         self._store = Store(KINDS, clock=clock, seed=seed, waits=waits)
-        self._objects = Objects(self._store, Gates.of(feature_gates))
+        self._objects = Objects(self._store, Gates.of(feature_gates, release))
         self._access = Access(self._store)
         self.faults = Faults()
         """What is wrong with the API server."""

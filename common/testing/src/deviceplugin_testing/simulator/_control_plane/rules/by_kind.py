@@ -26,6 +26,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
 )
 from deviceplugin_testing.simulator._control_plane.rules import claims
 from deviceplugin_testing.simulator._control_plane.rules.device_status import drop_deallocated
+from deviceplugin_testing.simulator._control_plane.rules.fields import drop_empty
 from deviceplugin_testing.simulator._control_plane.rules.names import check_metadata, segment
 from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
 from deviceplugin_testing.simulator._control_plane.store import Store
@@ -211,3 +212,4 @@ def _check_admin_access(store: Store, claim: Object) -> Iterator[FieldError]:
 def _refuse(kind: Kind, made: Object, errors: list[FieldError]) -> None:
     if errors:
         raise invalid_object(kind, made["metadata"].get("name", ""), errors)
+    drop_empty(kind, made)

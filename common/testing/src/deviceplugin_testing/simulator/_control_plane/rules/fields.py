@@ -11,7 +11,12 @@ from typing import Any, Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from deviceplugin.proto.objects import resource_objects_pb2 as pb
-from deviceplugin_testing.simulator._control_plane.kinds import RESOURCE, Kind, Object
+from deviceplugin_testing.simulator._control_plane.kinds import (
+    RESOURCE,
+    RESOURCE_SLICE,
+    Kind,
+    Object,
+)
 from deviceplugin_testing.simulator._control_plane.quantities import canonical
 from deviceplugin_testing.simulator._control_plane.refusals import unhandled
 
@@ -28,6 +33,8 @@ _ALWAYS: Final[Mapping[str, Object]] = {
     "CapacityRequestPolicy": {"default": None},
     "DeviceTaint": {"key": "", "effect": ""},
     "Counter": {"value": "0"},
+    "CounterSet": {"name": ""},
+    "DeviceCounterConsumption": {"counterSet": ""},
     "ResourceClaimSpec": {"devices": {}},
     "ResourceClaimTemplateSpec": {"metadata": {}, "spec": {}},
     "DeviceRequest": {"name": ""},
@@ -48,8 +55,8 @@ _ALWAYS: Final[Mapping[str, Object]] = {
 """Fields that are there even if nobody sets them, and their values then."""
 _KEPT: Final = frozenset({"Allocation", "Json", "NodeSelector"})
 """Messages that are kept as they are."""
-_ATTRIBUTE: Final = pb.DeviceAttribute.DESCRIPTOR
-"""The message in which an empty list is a value, and refused."""
+_WITH_EMPTY: Final = (pb.DeviceAttribute.DESCRIPTOR, pb.ResourceSliceSpec.DESCRIPTOR)
+"""The messages in which an empty list is a value until they are checked."""
 _SCALARS: Final[Mapping[int, tuple[str, type]]] = {
     FieldDescriptor.CPPTYPE_STRING: ("string", str),
     FieldDescriptor.CPPTYPE_INT64: ("int64", int),
@@ -84,6 +91,13 @@ def _read(kind: Kind, made: Object) -> Object:
     return {**made, "metadata": _message(pb.ObjectMeta.DESCRIPTOR, metadata, "ObjectMeta metadata")}
 
 
+def drop_empty(kind: Kind, made: Object) -> None:
+    """Remove the empty lists of an object that was checked."""
+    for name in ("devices", "sharedCounters") if kind == RESOURCE_SLICE else ():
+        if made["spec"].get(name) == []:
+            del made["spec"][name]
+
+
 def _message(message: Any, given: Any, place: str) -> Object:
     """Return the known fields of ``given`` at ``place``, which is "TYPE PATH"."""
     if not isinstance(given, dict):
@@ -99,7 +113,7 @@ def _message(message: Any, given: Any, place: str) -> Object:
             found |= {name: None} if name in always else {}
             continue
         read = _field(field, value, f"{message.name} {path}.{name}".replace(" .", " "))
-        if read not in ([], {}) or not field.is_repeated or message is _ATTRIBUTE:
+        if read not in ([], {}) or not field.is_repeated or message in _WITH_EMPTY:
             found[name] = read
     return found
 

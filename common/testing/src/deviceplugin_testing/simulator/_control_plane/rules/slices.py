@@ -15,6 +15,10 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     unsupported,
 )
 from deviceplugin_testing.simulator._control_plane.rules import names
+from deviceplugin_testing.simulator._control_plane.rules.counters import (
+    check_consumptions,
+    check_sets,
+)
 from deviceplugin_testing.simulator._control_plane.rules.gates import LISTS
 from deviceplugin_testing.simulator._control_plane.rules.shares import check_policy
 from deviceplugin_testing.simulator._control_plane.selectors import VERSION
@@ -50,13 +54,18 @@ def check_slice(new: Object, old: Object | None = None) -> Iterator[FieldError]:
         yield from _check_immutable(spec, before)
     yield from _check_nodes(spec)
     devices: list[Object] = spec.get("devices", [])
-    if devices and "sharedCounters" in spec:
+    if "devices" in spec and "sharedCounters" in spec:
         yield invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
     advanced = any(_is_advanced(device) for device in devices)
     most = MOST_WITH_TAINTS if advanced else MOST_DEVICES
     if len(devices) > most:
         yield too_many("spec.devices", len(devices), most)
-        return
+    else:
+        yield from _check_devices(devices)
+    yield from check_sets("spec.sharedCounters", spec.get("sharedCounters", ()))
+
+
+def _check_devices(devices: list[Object]) -> Iterator[FieldError]:
     for index, device in enumerate(devices):
         yield from _check_device(f"spec.devices[{index}]", device)
     seen: set[str] = set()
@@ -154,11 +163,12 @@ def _check_device(place: str, device: Object) -> Iterator[FieldError]:
     else:
         for index, taint in enumerate(taints):
             yield from _check_taint(f"{place}.taints[{index}]", taint)
-    yield from _check_conditions(place, device)
+    yield from check_consumptions(f"{place}.consumesCounters", device.get("consumesCounters", ()))
     if any(field in device for field in ("nodeName", "nodeSelector", "allNodes")):
         fields = "`nodeName`, `nodeSelector` and `allNodes` can only be set if"
         rule = "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
         yield invalid(place, None, f"{fields} {rule}")
+    yield from _check_conditions(place, device)
 
 
 def _check_conditions(place: str, device: Object) -> Iterator[FieldError]:

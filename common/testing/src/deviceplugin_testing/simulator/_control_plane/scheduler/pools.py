@@ -1,6 +1,6 @@
 """The devices that a node's slices offer, in the order in which the scheduler takes them."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil
@@ -10,10 +10,6 @@ from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.quantities import amount, in_binary
 
 _BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
-
-
-_NOT_SIMULATED: Final = ("consumesCounters", "bindingConditions")
-"""Fields of devices that the scheduler here does not offer: it could not keep what they say."""
 
 
 class DeviceKey(NamedTuple):
@@ -29,41 +25,114 @@ class Offer(NamedTuple):
     device: Object
 
 
+class Pool(NamedTuple):
+    """A pool whose devices can be allocated."""
+
+    offered: list[Object]
+    """Its devices for the node, in order."""
+    devices: list[Object]
+    """All of them, those for other nodes and those that are not offered, too."""
+    counters: Mapping[tuple[str, str], Fraction]
+    """How much there is of each, by the names of its set and itself."""
+
+
 class Pools(NamedTuple):
     offers: list[Offer]
-    """By pool name, slice name and the order of the devices."""
-    incomplete: bool
-    """Whether a pool has less slices than it says. No device is taken from it."""
+    """By driver, pool, the name of the slice and the order of the devices."""
+    by_key: Mapping[tuple[str, str], Pool]
+    """Those that the offers are of, by driver and name."""
+    problems: frozenset[str]
+    """Whether a pool is ``incomplete`` or ``invalid``. No device is taken from such a pool."""
 
 
-def pools_of(slices: Iterable[Object], node: str) -> Pools:
-    """Return what ``slices`` offer on ``node``. Only the highest generation of a pool counts."""
+def pools_of(slices: Iterable[Object], node: str, *, counters: bool = True) -> Pools:
+    """Return what ``slices`` offer on ``node``. Only the highest generation of a pool counts.
+
+    Without ``counters``, no device that consumes any is offered.
+    """
     by_pool: dict[tuple[str, str], list[Object]] = defaultdict(list)
     for one in slices:
-        spec = one["spec"]
-        if spec.get("nodeName") == node or spec.get("allNodes"):
-            by_pool[spec["driver"], spec["pool"]["name"]].append(one)
+        by_pool[one["spec"]["driver"], one["spec"]["pool"]["name"]].append(one)
     offers: list[Offer] = []
-    incomplete = False
-    for (driver, pool), found in sorted(by_pool.items(), key=lambda one: one[0][::-1]):
-        newest = max(one["spec"]["pool"]["generation"] for one in found)
-        current = [one for one in found if one["spec"]["pool"]["generation"] == newest]
-        if len(current) != current[0]["spec"]["pool"]["resourceSliceCount"]:
-            incomplete = True
-            continue
-        devices = [*_devices(current)]
-        if len({device["name"] for device in devices}) == len(devices):  # or the pool is invalid
-            offers += [
-                Offer(DeviceKey(driver, pool, one["name"]), one)
-                for one in devices
-                if not any(one.get(field) for field in _NOT_SIMULATED)
-            ]
-    return Pools(offers, incomplete)
+    found: dict[tuple[str, str], Pool] = {}
+    problems: set[str] = set()
+    for key, several in sorted(by_pool.items()):
+        try:
+            pool = found[key] = _pool(several, node, counters=counters)
+        except _PoolError as error:
+            problems.add(str(error))
+        else:
+            offers += [Offer(DeviceKey(*key, one["name"]), one) for one in pool.offered]
+    return Pools(offers, found, frozenset(problems))
 
 
-def _devices(slices: list[Object]) -> Iterator[Object]:
-    for one in sorted(slices, key=lambda one: one["metadata"]["name"]):
-        yield from one["spec"].get("devices", ())
+class _PoolError(Exception):
+    pass
+
+
+def _pool(slices: list[Object], node: str, *, counters: bool) -> Pool:
+    here = _newest([one for one in slices if _is_for(one["spec"], node, counters=counters)])
+    count = here[0]["spec"]["pool"]["resourceSliceCount"] if here else 0
+    whole = here
+    if len(here) != count:
+        whole = _newest(slices)
+        if _generation(whole[0]) > _generation(here[0]):
+            return Pool([], [], {})  # the driver is replacing it
+        if len(whole) != count:
+            raise _PoolError("incomplete")
+    devices, every = [*_items(here, "devices")], [*_items(whole, "devices")]
+    sets = [*_items(whole, "sharedCounters")] if counters else []
+    amounts = _amounts(sets, "name")
+    consumed = (name for one in every for name in consumption(one))
+    is_unknown = counters and any(name not in amounts for name in consumed)
+    if is_unknown or _repeats(devices) or _repeats(sets):
+        raise _PoolError("invalid")
+    return Pool([one for one in devices if _is_offered(one, counters=counters)], every, amounts)
+
+
+def _is_for(spec: Object, node: str, *, counters: bool) -> bool:
+    """Return whether a slice counts for ``node``. Counters do for all, wherever devices are."""
+    if "sharedCounters" in spec:
+        return counters
+    return bool(spec.get("nodeName") == node or spec.get("allNodes"))
+
+
+def _is_offered(device: Object, *, counters: bool) -> bool:
+    if device.get("bindingConditions"):
+        return False  # they are not simulated
+    return counters or not device.get("consumesCounters")
+
+
+def _generation(one: Object) -> int:
+    return int(one["spec"]["pool"]["generation"])
+
+
+def _newest(slices: list[Object]) -> list[Object]:
+    newest = max(map(_generation, slices), default=0)
+    current = [one for one in slices if _generation(one) == newest]
+    return sorted(current, key=lambda one: one["metadata"]["name"])
+
+
+def _items(slices: list[Object], field: str) -> Iterator[Object]:
+    for one in slices:
+        yield from one["spec"].get(field, ())
+
+
+def _repeats(several: Iterable[Object]) -> bool:
+    return any(count > 1 for count in Counter(one["name"] for one in several).values())
+
+
+def consumption(device: Object) -> dict[tuple[str, str], Fraction]:
+    """Return what a device consumes of counters, each by the names of its set and itself."""
+    return _amounts(device.get("consumesCounters", ()), "counterSet")
+
+
+def _amounts(sets: Iterable[Object], key: str) -> dict[tuple[str, str], Fraction]:
+    return {
+        (one[key], name): amount(counter["value"])
+        for one in sets
+        for name, counter in one["counters"].items()
+    }
 
 
 def untolerated(

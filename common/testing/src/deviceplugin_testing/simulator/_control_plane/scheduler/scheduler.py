@@ -17,9 +17,10 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
 from deviceplugin_testing.simulator._control_plane.quantities import amount
 from deviceplugin_testing.simulator._control_plane.scheduler.allocator import (
     AllocationError,
-    ClaimAllocator,
+    Allocator,
     InUse,
 )
+from deviceplugin_testing.simulator._control_plane.scheduler.counters import Groups
 from deviceplugin_testing.simulator._control_plane.scheduler.extended_resources import (
     SpecialClaim,
     class_of,
@@ -110,23 +111,23 @@ class Scheduler:
         name = node["metadata"]["name"]
         classes = {one["metadata"]["name"]: one for one in self._store.list(DEVICE_CLASS)}
         through_dra = self._extended(pod, node, classes)
-        allocator = ClaimAllocator(
-            pools_of(self._store.list(RESOURCE_SLICE), name),
-            in_use(self._store.list(RESOURCE_CLAIM), counts_shares=self._objects.gates.shares),
+        special = special_claim(pod, through_dra) if through_dra else None
+        allocated = [one.get("status", {}).get("allocation") for one in claims]
+        if any(one and not _is_for(one, name) for one in allocated):
+            raise UnfitError("resourceclaim not available on the node")
+        missing = [one for one, has in zip(claims, allocated, strict=True) if not has]
+        gates = self._objects.gates
+        allocator = Allocator(
+            pools_of(self._store.list(RESOURCE_SLICE), name, counters=gates.counters),
+            in_use(self._store.list(RESOURCE_CLAIM), counts_shares=gates.shares),
             classes,
+            [*missing, *([special.claim] if special else [])],
             new_share=self._store.new_uid,
-            gates=self._objects.gates,
+            gates=gates,
         )
-        plan = _Plan(name, [])
-        for claim in claims:
-            allocation = claim.get("status", {}).get("allocation")
-            if allocation and not _is_for(allocation, name):
-                raise UnfitError("resourceclaim not available on the node")
-            plan.allocations.append((claim, allocation or _found(allocator, claim, name)))
-        if through_dra:
-            special = special_claim(pod, through_dra)
-            plan.special = special, _found(allocator, special.claim, name)
-        return plan
+        found = iter(_found(allocator, name))
+        plan = [(one, has or next(found)) for one, has in zip(claims, allocated, strict=True)]
+        return _Plan(name, plan, (special, next(found)) if special else None)
 
     def _extended(self, pod: Object, node: Object, classes: Mapping[str, Object]) -> dict[str, str]:
         """Return the resources that this node offers through DRA, and their classes.
@@ -200,22 +201,24 @@ class Scheduler:
 def in_use(claims: Iterable[Object], *, counts_shares: bool) -> InUse:
     devices: set[DeviceKey] = set()
     shares: dict[DeviceKey, list[Amounts]] = {}
+    groups: dict[DeviceKey, Groups] = {}
     for claim in claims:
         allocation = claim.get("status", {}).get("allocation") or {}
         for result in allocation.get("devices", {}).get("results", ()):
             if result.get("adminAccess"):
                 continue
             key = DeviceKey(result["driver"], result["pool"], result["device"])
+            groups[key] = result.get("compatibilityGroups", {})
             if counts_shares and result.get("shareID"):
                 shares.setdefault(key, []).append(result.get("consumedCapacity", {}))
             else:
                 devices.add(key)
-    return InUse(frozenset(devices), {key: total(each) for key, each in shares.items()})
+    return InUse(frozenset(devices), {key: total(each) for key, each in shares.items()}, groups)
 
 
-def _found(allocator: ClaimAllocator, claim: Object, node: str) -> Object:
+def _found(allocator: Allocator, node: str) -> list[Object]:
     try:
-        found = allocator.allocate(claim, node)
+        found = allocator.allocate(node)
     except (AllocationError, SelectorError) as error:
         raise UnfitError(f"cannot allocate all claims: {error}") from error
     if found is None:
