@@ -26,6 +26,25 @@ class OneDevice(Good):
         return made
 
 
+class Divides(Good):
+    """Has devices that consume counters."""
+
+    of = "cake"
+    amount = 2
+
+    def slices(self) -> list[dict[str, Any]]:
+        devices, counters = self.slice(), self.slice()
+        for one in devices["spec"]["devices"][:-1]:
+            wanted = {"quarters": {"value": str(self.amount)}}
+            one["consumesCounters"] = [{"counterSet": self.of, "counters": wanted}]
+        cake = {"name": "cake", "counters": {"quarters": {"value": "4"}}}
+        counters["spec"] |= {"sharedCounters": [cake]}
+        del counters["spec"]["devices"]
+        for one in (devices, counters):
+            one["spec"]["pool"]["resourceSliceCount"] = 2
+        return [devices, counters]
+
+
 class FailsWholeCalls(Good):
     """Answers a call for one claim that it refuses by an error of the call."""
 
