@@ -154,7 +154,10 @@ def test_a_bad_driver_is_told_what_it_did(name: str, id_: str, why: str) -> None
             "WritesYaml",
             ["containers.pod", "containers.oldest-version", "containers.files-removed"],
         ),
-        ("Divides", ["slices.counters", "slices.complete", "claims.allocated"]),
+        (
+            "Divides",
+            ["slices.counters", "claims.apart", "claims.one-holder", "containers.first-names"],
+        ),
         ("OneNameForEachDevice", ["containers.own-names", "containers.first-names"]),
         ("WaitsToPublish", ["slices.again"]),
         pytest.param("WaitsToPublish", ["losses.kubelet"], marks=pytest.mark.slow),
