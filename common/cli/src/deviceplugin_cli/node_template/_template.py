@@ -159,8 +159,8 @@ def _offered(pools: _Pools, template: Template) -> Counter[str]:
                 template.drivers[spec["driver"]] += 1
                 offered += _shares_of(device)
     if parts := sum(bool(counters) for *_, counters in seen):
-        words = "of devices can be made: no form has words for them, and each device counts once"
-        template.notes.append(f"parts that {words} ({parts})")
+        why = "because no form has words for them: each of these devices counts once"
+        template.notes.append(f"parts that can be made of devices, {why} ({parts})")
     return offered
 
 
