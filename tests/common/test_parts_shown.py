@@ -190,7 +190,7 @@ def test_the_command_lists_what_is_there_and_counts_the_rest(
     assert [14, 2] == [len(found["devices"]), len(found["parts"])]
     assert 3 == found["parts"][1]["profiles"]["quarter"]["free"] - 1
     (half,) = [one for one in found["devices"] if one["id"] == "apple/half@0"]
-    assert (True, False, "apple") == (half["blocked"], half["made"], half["part"]["of"])
+    assert (True, "spare") == (half["blocked"], half["part"])
 
 
 def test_metrics_count_parts_by_profile_and_do_not_take_them_for_devices(shown: Shown) -> None:

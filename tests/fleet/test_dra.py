@@ -216,7 +216,7 @@ def test_what_is_left_of_each_profile_is_counted_by_counters(
 ) -> None:
     dra = {"deviceclasses": [device_class(CLASS)], "resourceslices": divided(*devices)}
     script.otherwise = having([node("n")], **dra, resourceclaims=claims)
-    status, out, _ = run()
+    out = run()[1]
     assert f"\n\n{GPU}: {parts}\n" in out
     document = json.loads(run("--output=json")[1])
     (row,), (one,) = document["nodes"], document["resources"]

@@ -104,12 +104,14 @@ class Report(NamedTuple):
         }
 
     def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
+        blocked = {device_id for one in self.divided.values() for device_id in one.blocked}
         for device in self.devices.values():
             holds = None if self.holders is None else self.holders.get(device.id, ())
             people = None if holds is None else [*map(self._person, holds)]
             more: dict[str, Any] = {"by_dra": True} if device.id in self.by_dra else {}
             more |= {"stale": self.stale[device.id]} if device.id in self.stale else {}
             more |= {"made": self.made[device.id]} if device.id in self.made else {}
+            more |= {"blocked": True} if device.id in blocked else {}
             yield {**describe(device, self.since[device.id]), "holders": people, **more}
 
     def used(self, hold: Hold) -> Mapping[str, float]:

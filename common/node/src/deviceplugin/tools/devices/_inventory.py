@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from deviceplugin._app.text_table import in_chunks
 from deviceplugin._dra.naming import device_name, former_name, pool_name
-from deviceplugin._inventory.divided import listed
+from deviceplugin._inventory.divided import Profiles, listed
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools import _command_line
-from deviceplugin.tools.devices._parts import divided, part_of_page
+from deviceplugin.tools._devices_page import is_spare, parts_in
 
 _DRA: Final = "{driver} (DRA)"
 FORMAT: Final = 1
@@ -20,7 +20,7 @@ FORMAT: Final = 1
 
 _HEADER: Final = ("RESOURCE", "DEVICE", "STATE", "NUMA", "HELD BY", "REASON")
 _NONE: Final = "-"
-_OF_PARTS: Final = ("part", "made", "blocked")
+_OF_PARTS: Final = ("part", "blocked")
 """Fields of a device that is a part, or the whole of parts."""
 
 
@@ -62,10 +62,8 @@ class NodeDevice:
     attributes: dict[str, str | int | bool] = field(default_factory=dict)
     capacity: dict[str, str | int] = field(default_factory=dict)
     holders: set[Holder] = field(default_factory=set)
-    part: Mapping[str, Any] = field(default_factory=dict)
-    """If it is a part of hardware, or the whole: what it takes of that, from the plugin."""
-    made: bool = False
-    """Whether it is a part that a claim has."""
+    part: str = ""
+    """What it is in hardware that has parts: ``whole``, ``made``, ``spare`` (not made) or empty."""
     blocked: bool = False
     """Whether nobody can have it because of what others have of the same hardware."""
 
@@ -77,7 +75,7 @@ class NodeDevice:
         # Of a device that DRA offers, or is about to, the kubelet says that it is not allocatable.
         if self.holders and (self.healthy or self.allocatable is not False or self._has_claim):
             return "in use"
-        if self.made:
+        if self.part == "made":
             return "made"
         if self.blocked:
             return "blocked"
@@ -86,13 +84,16 @@ class NodeDevice:
         return "unknown" if self.allocatable is None else "not allocatable"
 
     @property
-    def is_spare(self) -> bool:
-        """Whether it is a part that is not made, of which a node can have very many."""
-        return bool(self.part.get("on_demand")) and not (self.holders or self.made)
-
-    @property
     def _has_claim(self) -> bool:
         return any(holder.claim for holder in self.holders)
+
+
+def _part(entry: Any) -> str:
+    if not entry.get("part"):
+        return ""
+    if is_spare(entry):
+        return "spare"
+    return "made" if entry["part"]["on_demand"] else "whole"
 
 
 def _without_pod(holder: Holder) -> Holder:
@@ -112,6 +113,8 @@ class Inventory:
         self._by_claim: defaultdict[tuple[str, Holder], list[NodeDevice]] = defaultdict(list)
         """By driver, what plugins say that a container has by a claim: also shares, which have no
         name of their own in slices. Without pod and container if the plugin does not know them."""
+        self.parts: dict[tuple[str, str], Profiles] = {}
+        """What is made and possible, by resource and name of hardware."""
         self.unknown: list[str] = []
         """What is unknown, a message for each."""
 
@@ -148,6 +151,7 @@ class Inventory:
                 self._add_entry(str(resource["name"]), entry, driver)
             if resource.get("problem"):
                 self.unknown.append(f"{resource['name']}: {resource['problem']}")
+        self.parts |= parts_in(page)
 
     def close(self) -> None:
         """Mark all other devices as not allocatable, after the kubelet's answer is complete."""
@@ -169,8 +173,8 @@ class Inventory:
         device.by_dra = bool(entry.get("by_dra"))
         device.reason = str(entry.get("reason", ""))
         device.since = str(entry.get("since", ""))
-        device.made = "made" in entry
-        device.part = part_of_page(entry["part"]) if entry.get("part") else {}
+        device.part = _part(entry)
+        device.blocked = bool(entry.get("blocked"))
         device.numa_nodes.update(map(int, entry.get("numa_nodes", ())))
         device.attributes.update(entry.get("attributes", {}))
         device.capacity.update(entry.get("capacity", {}))
@@ -218,11 +222,11 @@ def table(inventory: Inventory, at_once: int) -> Iterator[str]:
 
     Parts that are not made are only counted.
     """
-    lines_of_parts = [f"{name}: {listed(found)}" for _, name, found in divided(inventory)]
-    devices = [one for one in inventory if not one.is_spare]
+    devices = [one for one in inventory if one.part != "spare"]
+    parts = (f"{of}: {listed(found)}" for (_, of), found in sorted(inventory.parts.items()))
     lines = in_chunks(chain([_HEADER], map(_row, devices)), at_once) if devices else ["no devices"]
     for line in chain(
-        lines, _sums(devices), lines_of_parts, (f"unknown: {one}" for one in inventory.unknown)
+        lines, _sums(devices), parts, (f"unknown: {one}" for one in inventory.unknown)
     ):
         yield f"{line}\n"
 
@@ -259,7 +263,7 @@ def document(inventory: Inventory) -> Mapping[str, Any]:
     """Return everything, for JSON. ``null`` means unknown."""
     parts = [
         {"resource": resource, "of": name, "profiles": {k: asdict(one) for k, one in found.items()}}
-        for resource, name, found in divided(inventory)
+        for (resource, name), found in sorted(inventory.parts.items())
     ]
     found = {"devices": [_entry(device) for device in inventory], "unknown": inventory.unknown}
     return _command_line.document(FORMAT, found | ({"parts": parts} if parts else {}))

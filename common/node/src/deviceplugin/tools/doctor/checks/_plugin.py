@@ -6,10 +6,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from deviceplugin._config.settings import Settings
-from deviceplugin._inventory.divided import Profile, Profiles, listed
+from deviceplugin._inventory.divided import listed
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.errors import ConfigError, DevicePluginError
-from deviceplugin.tools._devices_page import Credentials, NoAnswerError, RefusedError, ask, page_of
+from deviceplugin.tools._devices_page import (
+    Credentials,
+    NoAnswerError,
+    RefusedError,
+    ask,
+    page_of,
+    parts_in,
+)
 from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import Refused, attribute, named_in, places_in, settings_of
 from deviceplugin.tools.doctor.checks._kubelet import healthy_devices
@@ -155,22 +162,14 @@ def _is_made(device: Any) -> bool:
 def parts(node: Node) -> Iterator[Finding]:
     """What is made of hardware that can be given out in parts, and what more could be."""
     try:
-        page, found = _asked(node, _parts, "what parts are made is not known.")
+        page, found = _asked(node, parts_in, "what parts are made is not known.")
     except _NotAskedError as reason:
         yield reason.args[0]
         return
-    for name, profiles in found:
-        yield ok(name, listed(profiles))
+    for (resource, name), profiles in found.items():
+        yield ok(f"{resource} {name}", listed(profiles))
     if not found:
         yield ok(page, "no device has parts")
-
-
-def _parts(page: Any) -> list[tuple[str, Profiles]]:
-    return [
-        (f"{one['name']} {name}", {k: Profile(**n) for k, n in each["profiles"].items()})
-        for one in page["resources"]
-        for name, each in one.get("parts", {}).items()
-    ]
 
 
 def registrations(node: Node) -> Iterator[Finding]:
