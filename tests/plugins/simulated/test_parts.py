@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 import deviceplugin as dp
+from deviceplugin.__main__ import main
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
-from patience import eventually
+from deviceplugin_testing.fixture import Kubelet
+from patience import PATIENCE, eventually
 
 GPU = "example.com/gpu"
 PARTS: dict[str, Any] = {
@@ -83,7 +86,7 @@ def unhealthy(plugin: SimulatedPlugin) -> Counter[str]:
 def test_a_device_is_there_as_a_whole_and_as_all_parts_that_it_has_room_for(make: Make) -> None:
     devices = found(make())
     profiles = Counter(one.attributes.get("profile") for one in devices.values())
-    assert {None: 1, "1g": 7, "3g": 2, "red": 4, "blue": 4} == profiles
+    assert {"whole": 1, "1g": 7, "3g": 2, "red": 4, "blue": 4} == profiles
     whole, last = part_of(devices["gpu-0"]), part_of(devices["gpu-0/3g@4"])
     slots = {f"slot-{number}": 1 for number in range(8)}
     assert (slots | PARTS["counters"], whole.of.amounts) == (whole.of.amounts, whole.consumes)
@@ -315,6 +318,31 @@ def test_hardware_that_cannot_be_written_refuses_and_says_why(make: Make, tmp_pa
     (tmp_path / "hardware").unlink()
     (tmp_path / "hardware" / "parts.json").mkdir(parents=True)
     assert "cannot be written: see the log" in told(plugin, "make", "gpu-0/1g@0")
+
+
+def test_a_hold_of_a_device_or_of_a_part_holds_all_that_can_be_made_of_it(
+    kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = SimulatedSettings(profile="parts", state_file=None)
+    with kubelet.running(SimulatedPlugin(settings), http_address="127.0.0.1:0") as node:
+        node.wait_for(GPU, {"gpu-0", "gpu-1"})
+        port = eventually(lambda: node.host.http_port)
+        plugin_dir = f"--plugin-dir={kubelet.simulated.plugin_dir}"
+
+        def held() -> set[str]:
+            with urlopen(f"http://127.0.0.1:{port}/devices", timeout=PATIENCE) as answer:
+                (resource,) = json.load(answer)["resources"]
+            return {
+                one["id"] for one in resource["devices"] if one["reason"].startswith("held: hot")
+            }
+
+        for name, whole in (("gpu-0", "gpu-0"), ("gpu-1/3g@0", "gpu-1")):
+            assert 0 == main(["hold", plugin_dir, name, "--reason=hot"])
+            eventually(lambda: 13 == len(held()), lambda: str(held()))
+            assert {whole} == {one.partition("/")[0] for one in held()}
+            assert 0 == main(["release", plugin_dir, name])
+            eventually(lambda: not held())
+    capsys.readouterr()
 
 
 def test_a_script_makes_parts_for_a_time_and_says_what_does_not_fit(

@@ -80,9 +80,8 @@ class Division:
             return profile.placements
         return range(min(self.counters[one] // amount for one, amount in profile.consumes.items()))
 
-    def parts(self, whole: str) -> Iterator[tuple[dp.Part, str, int]]:
-        """Yield each part that can be made of the device ``whole``, with profile and placement."""
-        of = dp.Counters(whole, self.amounts)
+    def parts(self, of: dp.Counters) -> Iterator[tuple[dp.Part, str, int]]:
+        """Yield each part that can be made of a device, with profile and placement."""
         for name, profile in self.profiles.items():
             size = profile.size if profile.placements else 0
             for start in self.places(name):

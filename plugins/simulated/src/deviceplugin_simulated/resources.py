@@ -54,25 +54,33 @@ class Pattern:
     parts: Division | None = None
 
     def devices(self) -> Iterator[dp.Device]:
-        """Yield the devices in the order of their indices."""
+        """Yield the devices in the order of their indices, each before its parts."""
         for index in range(self.count):
             device = self._device(index)
-            if self.parts is None:
-                yield device
-                continue
-            if self.parts.whole:
-                of = dp.Counters(device.id, self.parts.amounts)
-                part = dp.Part(of, of.amounts, on_demand=False)
-                yield replace(device, part=part, capacity=self.parts.counters)
-            yield from self._parts(index, device.id, self.parts)
+            yield from [device] if self.parts is None else self._divided(index, device, self.parts)
 
-    def _parts(self, index: int, whole: str, division: Division) -> Iterator[dp.Device]:
-        for part, profile, placement in division.parts(whole):
-            device = self._device(index, f"{whole}/{profile}@{placement}")
-            about = {"parent": whole, "profile": profile}
-            capacity = {name: part.consumes.get(name, 0) for name in division.counters}
-            attributes = {**device.attributes, **about, "placementStart": placement}
-            yield replace(device, part=part, attributes=attributes, capacity=capacity)
+    def _divided(self, index: int, whole: dp.Device, division: Division) -> Iterator[dp.Device]:
+        of = dp.Counters(whole.id, division.amounts)
+        if division.whole:
+            yield self._part(whole, dp.Part(of, of.amounts, on_demand=False), {"profile": "whole"})
+        for part, profile, placement in division.parts(of):
+            device = self._device(index, f"{whole.id}/{profile}@{placement}")
+            about = {"parent": whole.id, "profile": profile}
+            yield self._part(device, part, {**about, "placementStart": placement})
+
+    def _part(self, device: dp.Device, part: dp.Part, about: Mapping[str, str | int]) -> dp.Device:
+        """Return ``device`` as a part. Each has a profile: a selector by what one lacks fits none.
+
+        All of them are one piece of hardware, which is held as one.
+        """
+        counters = self.parts.counters if self.parts else ()
+        return replace(
+            device,
+            part=part,
+            attributes={**device.attributes, **about},
+            capacity={name: part.consumes.get(name, 0) for name in counters},
+            hardware=[f"{self.resource}/{part.of.name}"],
+        )
 
     def _device(self, index: int, device_id: str = "") -> dp.Device:
         numa = self.numa[index * len(self.numa) // self.count] if self.numa else None
