@@ -201,7 +201,7 @@ def _room(device_id: str, part: dp.Part, there: Mapping[str, Made]) -> str:
         left = part.of.amounts.get(counter, 0) - _taken(counter, others)
         if wanted > left:
             return f"needs {wanted} of {counter}, and {left} is left beside {', '.join(others)}"
-    groups = [frozenset(one.groups) for one in (part, *others.values())]
+    groups = [frozenset(part.groups), *(frozenset(one.groups) for one in others.values())]
     if any(groups) and not frozenset.intersection(*groups):
         return f"has no group in common with {', '.join(others)}"
     return ""

@@ -40,6 +40,8 @@ class Report(NamedTuple):
     """The ids of those that DRA would."""
     made: Mapping[str, str] = MappingProxyType({})
     """The identity of each part that a claim has, by its id; empty while it is being made."""
+    divided: Mapping[str, Divided] = MappingProxyType({})
+    """The hardware that can be given out in parts, by the name of its counters."""
 
     @classmethod
     def of(
@@ -67,12 +69,8 @@ class Report(NamedTuple):
             offered={"device-plugin": offered.by_plugin, "dra": len(offered.by_dra)},
             by_dra=offered.by_dra,
             made=resource.plugin.made,
+            divided=divided_of(resource, holdings),
         )
-
-    @property
-    def divided(self) -> Mapping[str, Divided]:
-        """The hardware that can be given out in parts, by the name of its counters."""
-        return of_devices(self.devices.values(), self.holders or (), self.made)
 
     def without_spare_parts(self) -> "Report":
         """Return this without parts that nobody has, of which there can be very many."""
@@ -129,17 +127,25 @@ def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -
     devices = resource.listed
     healthy = [device.id for device in devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
-    parts: Sequence[Divided] = ()
-    if Capabilities.of(resource.plugin).make_part:
-        made = resource.plugin.made
-        parts = [*of_devices(resource.devices.values(), holders or (), made).values()]
-    taken = {*(holders or ()), *(device_id for one in parts for device_id in one.blocked)}
+    divided = divided_of(resource, holdings)
+    taken = {*(holders or ()), *(name for one in divided.values() for name in one.blocked)}
     free = len(healthy) - sum(device_id in taken for device_id in healthy)
     degraded = sum(one.health.state == "degraded" for one in devices.values())
     first = tuple(islice(_not_healthy(resource), MAX_NOT_HEALTHY))
     found = Attribution(resource.name, len(healthy), free, holders, degraded, first, stale)
-    counts = {profile: asdict(one) for profile, one in total(parts).items()}
-    return found._replace(parts=counts) if counts else found
+    if not divided:
+        return found
+    counts = {profile: asdict(one) for profile, one in total(divided.values()).items()}
+    held_parts = sum(one not in devices and one in resource.devices for one in holders or ())
+    return found._replace(parts=counts, held_parts=held_parts)
+
+
+def divided_of(resource: Resource, holdings: Holdings | None) -> Mapping[str, Divided]:
+    """Return the hardware that can be given out in parts, by the name of its counters."""
+    if not Capabilities.of(resource.plugin).make_part:
+        return {}
+    held = {} if holdings is None else holdings.holders(resource.name)
+    return of_devices(resource.devices.values(), held, resource.plugin.made)
 
 
 def _not_healthy(resource: Resource) -> Iterator[NotHealthy]:
