@@ -265,6 +265,7 @@ def named(name: str, **attributes: Object) -> Object:
         (["true"], A, DRIVER),
         ([], named("a", resource={"string": GPU}), GPU),
         ([], named("a", resource={"string": "\x1b[31m/x"}), DRIVER),
+        ([], named("a", resource={"string": f"{GPU}/part"}), GPU),
     ],
 )
 def test_devices_count_as_the_resource_of_their_class_their_own_or_their_driver(

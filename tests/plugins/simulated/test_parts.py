@@ -253,9 +253,13 @@ def test_failures_of_making_and_removing_end_after_their_number(make: Make) -> N
 def test_a_plugin_that_dies_amid_making_leaves_half_a_part_for_the_next(make: Make) -> None:
     plugin = make()
     assert "breaking" == told(plugin, "break", "gpu-0/3g@0")["gpu-0/3g@0"]
-    with pytest.raises(dp.AllocationError, match="gpu-0/3g@0: is half made"):
+    with pytest.raises(dp.DevicePluginError, match="gpu-0/3g@0: is half made"):
         claimed(plugin, "gpu-0/3g@0")
     assert "healthy, half made" == told(plugin, "list")["gpu-0/3g@0"]
+    told(plugin, "fail", "gpu-0/3g@0")
+    with pytest.raises(dp.DevicePluginError) as raised:  # AllocationError: nothing of it is left
+        claimed(plugin, "gpu-0/3g@0")
+    assert not isinstance(raised.value, dp.AllocationError)
     after = make()
     after.made = plugin.made
     assert not unhealthy(after)
@@ -308,11 +312,10 @@ def test_hardware_that_cannot_be_written_refuses_and_says_why(make: Make, tmp_pa
     (tmp_path / "hardware").touch()
     plugin = make()
     part = found(plugin)["gpu-0/1g@0"]
-    for call, error in (
-        (lambda: plugin.make_part(part), dp.AllocationError),
-        (lambda: plugin.unmake_part(part, ""), dp.DevicePluginError),
-    ):
-        with pytest.raises(error, match=r"^gpu-0/1g@0: state-file .*/hardware/parts.json: "):
+    for call in (lambda: plugin.make_part(part), lambda: plugin.unmake_part(part, "")):
+        with pytest.raises(
+            dp.DevicePluginError, match=r"^gpu-0/1g@0: state-file .*/hardware/parts.json: "
+        ):
             call()
     assert "state-file " in told(plugin, "make", "gpu-0/1g@0")
     (tmp_path / "hardware").unlink()

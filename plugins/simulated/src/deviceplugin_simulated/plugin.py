@@ -138,19 +138,24 @@ class SimulatedPlugin(dp.Plugin):
         trouble = _trouble(self._state_when_awake(), part)
         if trouble.refusal:
             self._failed(part.id)
-        _refuse(part.id, trouble)
+        try:
+            _refuse(part.id, trouble)
+        except dp.AllocationError as error:
+            if part.id not in self._parts.states():
+                raise
+            raise dp.DevicePluginError(str(error)) from error  # something of it is left
 
         def meanwhile() -> None:
             self._delay(trouble.delay)
             if trouble.breaks:
                 self._leave(part.id, replace(trouble, breaks=False))
                 self._crash()
-                raise dp.AllocationError(f"{part.id}: is half made")
+                raise dp.DevicePluginError(f"{part.id}: is half made")
 
         try:
             return self._parts.make(part, meanwhile)
         except OSError as error:
-            raise dp.AllocationError(f"{part.id}: {error}") from error
+            raise dp.DevicePluginError(f"{part.id}: {error}") from error
 
     @override
     def unmake_part(self, part: dp.Device, identity: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Final, NamedTuple
 
+from deviceplugin._config.slices import PART
 from deviceplugin.model import Device
 
 WHOLE: Final = "whole"
@@ -63,10 +64,11 @@ def profile_of(attributes: Mapping[str, object], *, on_demand: bool = True) -> s
 
 
 def profile_in_slice(attributes: Mapping[str, Any]) -> str:
-    """Return the profile of a device in a slice, which does not say whether it is a whole."""
+    """Return the profile of a device in a slice, which may not say whether it is a whole."""
     plain = {name.rpartition("/")[2]: value for name, value in attributes.items()}
     known = {one: plain[one].get("string") for one in _NAMES if one in plain}
-    return profile_of(known, on_demand=any(known.values()))
+    is_part = str(plain.get("resource", {}).get("string")).endswith(PART)
+    return profile_of(known, on_demand=is_part or any(known.values()))
 
 
 def divide(amounts: _Amounts, pieces: Iterable[Piece]) -> Divided:
