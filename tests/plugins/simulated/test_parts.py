@@ -204,6 +204,20 @@ def test_a_part_that_no_claim_has_although_the_plugin_made_it_is_anothers(make: 
     assert "gpu-0/3g@4" == claimed(plugin, "gpu-0/3g@4").id
 
 
+def test_a_part_that_a_claim_has_is_listed_although_the_settings_have_it_no_more(
+    make: Make,
+) -> None:
+    plugin = make()
+    part = claimed(plugin, "gpu-0/3g@4")
+    fewer = make({**PARTS, "profiles": {"1g": PARTS["profiles"]["1g"]}})
+    fewer.made = plugin.made
+    kept = found(fewer)["gpu-0/3g@4"]
+    assert (GPU, part.hardware) == (kept.resource, kept.hardware)
+    assert part_of(part).consumes == part_of(kept).consumes
+    released(fewer, "gpu-0/3g@4")
+    assert "gpu-0/3g@4" not in found(fewer)
+
+
 def test_parts_go_with_their_hardware_and_are_made_again(make: Make) -> None:
     plugin = make()
     first = again = claimed(plugin, "gpu-0/1g@0")

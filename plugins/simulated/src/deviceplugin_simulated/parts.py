@@ -2,8 +2,9 @@
 
 import fcntl
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -22,6 +23,7 @@ class Made:
     """A part on the hardware. It is complete in itself, so that settings may change meanwhile."""
 
     identity: str
+    resource: str
     whole: str
     consumes: Mapping[str, int]
     groups: Sequence[str]
@@ -31,10 +33,11 @@ class Made:
     """Whether making it has not ended."""
 
     @classmethod
-    def of(cls, part: dp.Part, *, by_claim: bool, half: bool = False) -> "Made":
+    def of(cls, part: dp.Part, resource: str, *, by_claim: bool, half: bool = False) -> "Made":
         """Return ``part`` as it was made now."""
         return cls(
             identity=str(uuid4()),
+            resource=resource,
             whole=part.of.name,
             consumes=dict(part.consumes),
             groups=list(part.groups),
@@ -58,6 +61,7 @@ class Hardware:
         self._path = path
         self._state = State(path, _VERSION)
         self._there: Mapping[str, Made] = {}
+        self._lock = threading.Lock()
 
     def there(self) -> Mapping[str, Made]:
         """Return what is there now."""
@@ -75,7 +79,7 @@ class Hardware:
                 raise OSError(f"state-file {self._path} cannot be written: see the log")
 
     def _locked(self) -> Any:
-        return nullcontext() if self._path is None else _lock(self._path)
+        return self._lock if self._path is None else _lock(self._path)
 
 
 @contextmanager
@@ -101,21 +105,27 @@ class Parts:
         self._parts = {device.id: device.part for device in devices if device.part}
         self._hardware = Hardware(path)
 
-    @property
-    def on_demand(self) -> list[str]:
-        """The ids of what can be made."""
-        return [device_id for device_id, part in self._parts.items() if part.on_demand]
-
     def states(self) -> Mapping[str, str]:
         """Return how each part is that is there, by id."""
         there = self._hardware.there() if self._parts else {}
         return {device_id: str(made) for device_id, made in there.items()}
 
+    def unlisted(self, made: Mapping[str, str]) -> Iterator[dp.Device]:
+        """Yield those in ``made`` that the settings do not have any more, as they were made."""
+        there = self._hardware.there() if made else {}
+        for device_id in made.keys() & there.keys() - self._parts.keys():
+            one = there[device_id]
+            known = (part.of for part in self._parts.values() if part.of.name == one.whole)
+            of = next(known, dp.Counters(one.whole, one.consumes))
+            hardware = [f"{one.resource}/{one.whole}"]
+            part = dp.Part(of, one.consumes, one.groups)
+            yield dp.Device(device_id, resource=one.resource, hardware=hardware, part=part)
+
     def as_they_are(
         self, devices: Iterable[dp.Device], made: Mapping[str, str]
     ) -> Iterator[dp.Device]:
         """Yield ``devices`` with what is left for them beside parts that are not in ``made``."""
-        there = self._hardware.there() if self._parts else {}
+        there = self._hardware.there()
         others: dict[str, dict[str, Made]] = {}
         for device_id, one in there.items():
             if not (one.by_claim and made.get(device_id) in ("", one.identity)):
@@ -137,7 +147,7 @@ class Parts:
         """Make a part, or finish it; ``meanwhile`` is called while it is half made."""
         wanted = _part_of(part)
         with self._hardware.changing() as there:
-            found = there.get(part.id) or Made.of(wanted, by_claim=True, half=True)
+            found = there.get(part.id) or Made.of(wanted, part.resource, by_claim=True, half=True)
             if not found.by_claim:
                 raise dp.AllocationError(f"{part.id}: was made by somebody else")
             if why := _room(part.id, self._parts.get(part.id, wanted), there):
@@ -179,7 +189,7 @@ class Parts:
                 if device_id in there or (why := _room(device_id, part, there)):
                     yield f"{device_id}: {'is there' if device_id in there else why}"
                 else:
-                    there[device_id] = Made.of(part, by_claim=False)
+                    there[device_id] = Made.of(part, "", by_claim=False)
             return
         for device_id, one in list(there.items()):
             if event.action is Action.UNMAKE and one.by_claim:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import chain
 from threading import Event as Flag
 from typing import Final
 
@@ -110,7 +111,10 @@ class SimulatedPlugin(dp.Plugin):
             for device in self._devices.values()
             if not (trouble := _trouble(state, device)).unplugged
         )
-        return [*self._parts.as_they_are(found, self.made)] if self._targets.parts else [*found]
+        if not (self._targets.parts or self.made):
+            return [*found]
+        every = chain(found, self._parts.unlisted(self.made))
+        return [*self._parts.as_they_are(every, self.made)]
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
