@@ -124,20 +124,18 @@ class Report(NamedTuple):
 
 def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -> Attribution:
     """Return what the metrics need to know about the devices of ``resource``."""
-    devices = resource.listed
-    healthy = [device.id for device in devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
-    divided = divided_of(resource, holdings)
-    taken = {*(holders or ()), *(name for one in divided.values() for name in one.blocked)}
+    devices, taken = resource.devices, {*(holders or ())}
+    if divided := divided_of(resource, holdings):  # parts count if somebody has them
+        devices = {i: one for i, one in devices.items() if i in resource.listed or i in taken}
+        taken.update(name for one in divided.values() for name in one.blocked)
+    healthy = [device.id for device in devices.values() if device.health]
     free = len(healthy) - sum(device_id in taken for device_id in healthy)
     degraded = sum(one.health.state == "degraded" for one in devices.values())
-    first = tuple(islice(_not_healthy(resource), MAX_NOT_HEALTHY))
+    first = tuple(islice(_not_healthy(resource, devices.values()), MAX_NOT_HEALTHY))
     found = Attribution(resource.name, len(healthy), free, holders, degraded, first, stale)
-    if not divided:
-        return found
     counts = {profile: asdict(one) for profile, one in total(divided.values()).items()}
-    held_parts = sum(one not in devices and one in resource.devices for one in holders or ())
-    return found._replace(parts=counts, held_parts=held_parts)
+    return found._replace(parts=counts) if counts else found
 
 
 def divided_of(resource: Resource, holdings: Holdings | None) -> Mapping[str, Divided]:
@@ -148,8 +146,7 @@ def divided_of(resource: Resource, holdings: Holdings | None) -> Mapping[str, Di
     return of_devices(resource.devices.values(), held, resource.plugin.made)
 
 
-def _not_healthy(resource: Resource) -> Iterator[NotHealthy]:
-    devices = resource.listed.values()
+def _not_healthy(resource: Resource, devices: Collection[Device]) -> Iterator[NotHealthy]:
     for state in ("unhealthy", "degraded"):
         for one in devices:
             if one.health.state == state:

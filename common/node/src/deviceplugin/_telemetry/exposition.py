@@ -153,7 +153,7 @@ class _Devices(Collector):
                 not_healthy.add_metric([*map(_writable, labels)], one.since)
             if each.holders is None:  # unknown is not 0
                 continue
-            allocated.add_metric([each.resource], len(each.holders) - each.held_parts)
+            allocated.add_metric([each.resource], len(each.holders))
             free.add_metric([each.resource], each.free)
         text = "Devices that a new pod may get, by protocol, if DRA concerns the resource."
         offered = _gauge("deviceplugin_devices_offered", text, "protocol")

@@ -73,8 +73,6 @@ class Attribution(NamedTuple):
     """Devices whose holder has a device node that is gone."""
     parts: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     """How many parts are made, free, blocked and possible, by profile."""
-    held_parts: int = 0
-    """How many of ``holders`` are of parts, which are no devices of their own."""
 
 
 class Offered(NamedTuple):
