@@ -4,15 +4,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
-from deviceplugin._inventory.divided import Divided, of_devices, total
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy, Offered
 from deviceplugin.model import Device
 from deviceplugin.plugin import Capabilities, Usage
+
+if TYPE_CHECKING:
+    from deviceplugin._inventory.divided import Divided
 
 NOT_ADVERTISED: Final = "not advertised"
 
@@ -40,7 +42,7 @@ class Report(NamedTuple):
     """The ids of those that DRA would."""
     made: Mapping[str, str] = MappingProxyType({})
     """The identity of each part that a claim has, by its id; empty while it is being made."""
-    divided: Mapping[str, Divided] = MappingProxyType({})
+    divided: "Mapping[str, Divided]" = MappingProxyType({})
     """The hardware that can be given out in parts, by the name of its counters."""
 
     @classmethod
@@ -134,14 +136,20 @@ def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -
     degraded = sum(one.health.state == "degraded" for one in devices.values())
     first = tuple(islice(_not_healthy(resource, devices.values()), MAX_NOT_HEALTHY))
     found = Attribution(resource.name, len(healthy), free, holders, degraded, first, stale)
+    if not divided:
+        return found
+    from deviceplugin._inventory.divided import total  # a plugin without parts never needs it
+
     counts = {profile: asdict(one) for profile, one in total(divided.values()).items()}
-    return found._replace(parts=counts) if counts else found
+    return found._replace(parts=counts)
 
 
-def divided_of(resource: Resource, holdings: Holdings | None) -> Mapping[str, Divided]:
+def divided_of(resource: Resource, holdings: Holdings | None) -> "Mapping[str, Divided]":
     """Return the hardware that can be given out in parts, by the name of its counters."""
     if not Capabilities.of(resource.plugin).make_part:
         return {}
+    from deviceplugin._inventory.divided import of_devices  # a plugin without parts never needs it
+
     held = {} if holdings is None else holdings.holders(resource.name)
     return of_devices(resource.devices.values(), held, resource.plugin.made)
 
