@@ -66,7 +66,7 @@ def profile_of(attributes: Mapping[str, object], *, on_demand: bool = True) -> s
 def profile_in_slice(attributes: Mapping[str, Any]) -> str:
     """Return the profile of a device in a slice, which may not say whether it is a whole."""
     plain = {name.rpartition("/")[2]: value for name, value in attributes.items()}
-    known = {one: plain[one].get("string") for one in _NAMES if one in plain}
+    known: dict[str, object] = {one: plain[one].get("string") for one in _NAMES if one in plain}
     is_part = str(plain.get("resource", {}).get("string")).endswith(PART)
     return profile_of(known, on_demand=is_part or any(known.values()))
 
