@@ -197,9 +197,9 @@ def test_the_command_lists_what_is_there_and_counts_the_rest(
 def test_metrics_count_parts_by_profile_and_do_not_take_them_for_devices(shown: Shown) -> None:
     text = shown.get("/metrics")
     for line in (
-        'parts_by_profile{profile="quarter",resource="example.com/cake",state="free"} 5.0',
-        'parts_by_profile{profile="quarter",resource="example.com/cake",state="made"} 1.0',
-        'parts_by_profile{profile="half",resource="example.com/cake",state="blocked"} 1.0',
+        'parts{profile="quarter",resource="example.com/cake",state="free"} 5.0',
+        'parts{profile="quarter",resource="example.com/cake",state="made"} 1.0',
+        'parts{profile="half",resource="example.com/cake",state="blocked"} 1.0',
         'parts_possible{profile="half",resource="example.com/cake"} 2.0',
         'devices_allocatable{resource="example.com/cake"} 2.0',
         'devices_free{resource="example.com/cake"} 1.0',

@@ -11,7 +11,7 @@ from deviceplugin._discovery.found import describe
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy, Offered
 from deviceplugin.model import Device
-from deviceplugin.plugin import Capabilities, Usage
+from deviceplugin.plugin import Usage
 
 if TYPE_CHECKING:
     from deviceplugin._inventory.divided import Divided
@@ -146,7 +146,7 @@ def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -
 
 def divided_of(resource: Resource, holdings: Holdings | None) -> "Mapping[str, Divided]":
     """Return the hardware that can be given out in parts, by the name of its counters."""
-    if not Capabilities.of(resource.plugin).make_part:
+    if resource.listed is resource.devices:
         return {}
     from deviceplugin._inventory.divided import of_devices  # a plugin without parts never needs it
 

@@ -136,7 +136,7 @@ class _Devices(Collector):
         name = "deviceplugin_device_health_timestamp_seconds"
         not_healthy = _gauge(name, text, "device", "state", "reason")
         text = "Parts, by what could be: made, free (there is room for each by itself), blocked."
-        parts = _gauge("deviceplugin_parts_by_profile", text, "profile", "state")
+        parts = _gauge("deviceplugin_parts", text, "profile", "state")
         text = "How many more parts of a profile could be made together."
         possible = _gauge("deviceplugin_parts_possible", text, "profile")
         for each in self._metrics.attribution():
