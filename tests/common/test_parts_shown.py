@@ -16,11 +16,11 @@ from deviceplugin._inventory.divided import (
     Profile,
     divide,
     listed,
-    profile_in_slice,
     profile_of,
     total,
 )
 from deviceplugin.checks import Node
+from deviceplugin.tools._node_devices import profile_in_slice
 from deviceplugin.tools.devices import _cli as devices_command
 from deviceplugin.tools.doctor.checks import _plugin
 from deviceplugin.tools.events._notice import read_facts

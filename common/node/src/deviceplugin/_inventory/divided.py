@@ -7,12 +7,11 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Final, NamedTuple
 
-from deviceplugin._config.slices import PART
 from deviceplugin.model import Device
 
 WHOLE: Final = "whole"
 """The profile of what is not a part of anything."""
-_NAMES: Final = ("profile", "partitionProfile")
+PROFILES: Final = ("profile", "partitionProfile")
 """Attributes by which drivers tell parts."""
 _Amounts = Mapping[Any, int]
 
@@ -59,16 +58,8 @@ class Divided:
 
 def profile_of(attributes: Mapping[str, object], *, on_demand: bool = True) -> str:
     """Return the profile of a device that has ``attributes``; ``WHOLE`` unless ``on_demand``."""
-    found = next((str(attributes[one]) for one in _NAMES if attributes.get(one)), "part")
+    found = next((str(attributes[one]) for one in PROFILES if attributes.get(one)), "part")
     return found if on_demand else WHOLE
-
-
-def profile_in_slice(attributes: Mapping[str, Any]) -> str:
-    """Return the profile of a device in a slice, which may not say whether it is a whole."""
-    plain = {name.rpartition("/")[2]: value for name, value in attributes.items()}
-    known: dict[str, object] = {one: plain[one].get("string") for one in _NAMES if one in plain}
-    is_part = str(plain.get("resource", {}).get("string")).endswith(PART)
-    return profile_of(known, on_demand=is_part or any(known.values()))
 
 
 def divide(amounts: _Amounts, pieces: Iterable[Piece]) -> Divided:

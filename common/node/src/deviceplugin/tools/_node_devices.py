@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from deviceplugin._config.slices import (
     HELD,
+    PART,
     SHARES,
     Counts,
     amount,
@@ -21,7 +22,7 @@ from deviceplugin._config.slices import (
     shares,
     taint,
 )
-from deviceplugin._inventory.divided import Piece, Profiles, divide, profile_in_slice, total
+from deviceplugin._inventory.divided import PROFILES, Piece, Profiles, divide, profile_of, total
 from deviceplugin.tools._class_names import RESOURCE, WRONG, Names, Object
 
 GROUP: Final = "resource.k8s.io"
@@ -92,6 +93,14 @@ def _unit(device: Object, driver: str, node: str, names: Names) -> _Unit:
         profile = profile_in_slice(attributes)
         part = Piece(name, profile, consumes, groups, held=why == HELD, usable=not why)
     return _Unit(place, key, shares(device), why, part)
+
+
+def profile_in_slice(attributes: Mapping[str, Any]) -> str:
+    """Return the profile of a device in a slice, which may not say whether it is a whole."""
+    plain = {name.rpartition("/")[2]: value for name, value in attributes.items()}
+    known: dict[str, object] = {one: plain[one].get("string") for one in PROFILES if one in plain}
+    is_part = str(plain.get("resource", {}).get("string")).endswith(PART)
+    return profile_of(known, on_demand=is_part or any(known.values()))
 
 
 class Claimed(NamedTuple):
@@ -169,7 +178,6 @@ class _InSlices:
 
 
 _Named = dict[tuple[_Pool, str], _Unit]
-"""What counts as one device, by pool and name of each device."""
 
 
 def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place, _InSlices]:
@@ -228,8 +236,7 @@ def _count_parts(
                     is_held = part.held or (one.pool, name) in taken
                     places.setdefault(unit.place, []).append(part._replace(held=is_held))
         for place, pieces in places.items():
-            before = found[place].profiles
-            found[place].profiles = total([before, divide(amounts, pieces).profiles])
+            found[place].profiles = total([found[place].profiles, divide(amounts, pieces)])
 
 
 def _note_incomplete(
