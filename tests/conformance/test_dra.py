@@ -23,6 +23,7 @@ OWN = {
     "driver.up": {"within": 1.0},
     "driver.health": {"within": 0.5},
     "slices.complete": {"within": 0.5},
+    "slices.counters": {"within": 0.5},
     "slices.again": {"republished": 0.5},
     "containers.pod": {"within": 0.5},
     "losses.kubelet": {"republished": 0.5},
@@ -37,6 +38,7 @@ BAD = {
     "driver.health": "ForgetsHealth",
     "driver.no-errors": "NeedsAClaim",
     "slices.complete": "HalfAPool",
+    "slices.counters": "CountsOnAnother",
     "slices.owner": "NoOwner",
     "slices.accepted": "TriesCapitals",
     "slices.quiet": "Heartbeat",
@@ -125,11 +127,18 @@ def test_a_bad_driver_fails_its_check(id_: str) -> None:
     [
         ("ReadsToRelease", "claims.server-away", "not unprepared: "),
         ("DiesOfAMissingClaim", "claims.missing", "the driver ended with status 3"),
+        ("Overdraws", "slices.counters", "a in pool node/things consumes 9 of quarters in cake, "),
+        (
+            "CountsOnAnother",
+            "slices.counters",
+            "a in pool node/things consumes 2 of quarters in pie, of which there is none",
+        ),
         ("WritesGarbage", "containers.oldest-version", "half.json: is not valid JSON: "),
     ],
 )
 def test_a_bad_driver_is_told_what_it_did(name: str, id_: str, why: str) -> None:
-    (result,) = check(f"bad.{name}", [id_]).values()
+    limits = replace(LIMITS, **OWN.get(id_, {}))  # type: ignore[arg-type]
+    (result,) = check(f"bad.{name}", [id_], limits).values()
     assert Verdict.FAIL == result.verdict
     assert result.text.startswith(why)
 
@@ -144,6 +153,10 @@ def test_a_bad_driver_is_told_what_it_did(name: str, id_: str, why: str) -> None
         (
             "WritesYaml",
             ["containers.pod", "containers.oldest-version", "containers.files-removed"],
+        ),
+        (
+            "Divides",
+            ["slices.counters", "claims.apart", "claims.one-holder", "containers.first-names"],
         ),
         ("OneNameForEachDevice", ["containers.own-names", "containers.first-names"]),
         ("WaitsToPublish", ["slices.again"]),

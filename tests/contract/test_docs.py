@@ -217,7 +217,9 @@ def real_metrics() -> set[tuple[str, str, str]]:
     metrics.devices = lambda: [("example.com/a", 1, 0)]
     holders = {"d": [("example.com/a", "d", "default", "pod", "main")]}
     troubled = [NotHealthy("e", "unhealthy", "too hot", 0)]
-    metrics.attribution = lambda: [Attribution("example.com/a", 1, 0, holders, 0, troubled)]
+    parts = {"1g": {"made": 1, "free": 1, "blocked": 0, "possible": 1}}
+    one = Attribution("example.com/a", 1, 0, holders, 0, troubled, parts=parts)
+    metrics.attribution = lambda: [one]
     metrics.offered = lambda: [Offered("example.com/a", 1, frozenset(), 0)]
     found = set()
     own = {each.name: each.label_names for each in metrics.instruments}

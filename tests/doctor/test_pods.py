@@ -167,6 +167,7 @@ SCENES: list[tuple[Callable[[str], Json], str, str]] = [
     (restarted, "nvidia-container-cli: initialization error: nvml error", "is not set up"),
     (waiting, "device plugin PreStartContainer rpc failed with err: x", "preparation of the"),
     (unprepared, "DRA driver gpu.example.com is not registered", "does not run on this node"),
+    (unprepared, "NodePrepareResources failed: c: without room: 4 memory", "could not be made"),
     (unprepared, "NodePrepareResources failed for ResourceClaim c: x", "could not prepare"),
     (unprepared, "ResourceClaim c: not allocated", "without the scheduler"),
     (unprepared, "old ResourceClaim with same name c and different UID u", "deleted by force"),

@@ -153,6 +153,99 @@ def test_each_device_is_counted_once(script: Script, run: Run, case: Any) -> Non
     assert (3 if problem else 0) == run("--check")[0]
 
 
+def consuming(name: str, eighths: str, profile: str = "", *taints: Object, **more: Any) -> Object:
+    counters = {"counterSet": name.partition("-")[0], "counters": {"eighths": {"value": eighths}}}
+    attributes = {
+        "type": {"string": "gpu"},
+        **({"profile": {"string": profile}} if profile else {}),
+    }
+    return {
+        "name": name,
+        "attributes": attributes,
+        "consumesCounters": [{**counters, **more}],
+        "taints": [*taints],
+    }
+
+
+def divided(*devices: Object, of: int = 2, **more: Any) -> Sequence[Object]:
+    sets = [{"name": one, "counters": {"eighths": {"value": "8"}}} for one in ("g0", "g1")]
+    found = slices(of=of, sharedCounters=sets, **more)
+    del found["spec"]["devices"]
+    return [slices(*devices, of=of, **more), found]
+
+
+WHOLES = [consuming("g0", "8"), consuming("g1", "8")]
+HALVES = [consuming(f"{of}-half-{n}", "4", "half") for of in ("g0", "g1") for n in (0, 1)]
+IN_GROUPS = [
+    consuming("g0-a", "1", "a", compatibilityGroups=["x"]),
+    consuming("g0-b", "1", "b", compatibilityGroups=["y"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("devices", "claims", "held", "parts"),
+    [
+        ([*WHOLES, *HALVES], [], 0, "whole: 0 held, 2 possible; half: 0 made, 4 possible"),
+        (
+            [*WHOLES, *HALVES],
+            [claim("g0-half-1"), claim("g1")],
+            2,
+            "whole: 1 held, 0 possible; half: 1 made, 1 possible",
+        ),
+        (
+            [*WHOLES, *HALVES],
+            [claim("g0-half-1", adminAccess=True), claim("gone")],
+            1,
+            "whole: 0 held, 2 possible; half: 0 made, 4 possible",
+        ),
+        (
+            [
+                consuming("g0", "8", "", HELD),
+                *HALVES[:2],
+                consuming("g1-half-0", "4", "half", TAINT),
+            ],
+            [],
+            0,
+            "whole: 1 held, 0 possible; half: 0 made, 0 possible",
+        ),
+        (IN_GROUPS, [claim("g0-a")], 1, "a: 1 made, 0 possible; b: 0 made, 0 possible"),
+    ],
+)
+def test_what_is_left_of_each_profile_is_counted_by_counters(
+    script: Script, run: Run, devices: Any, claims: Any, held: int, parts: str
+) -> None:
+    dra = {"deviceclasses": [device_class(CLASS)], "resourceslices": divided(*devices)}
+    script.otherwise = having([node("n")], **dra, resourceclaims=claims)
+    out = run()[1]
+    assert f"\n\n{GPU}: {parts}\n" in out
+    document = json.loads(run("--output=json")[1])
+    (row,), (one,) = document["nodes"], document["resources"]
+    assert (held, row["profiles"]) == (row["held"], one["profiles"])
+    assert {"made", "free", "blocked", "possible"} == {*next(iter(row["profiles"].values()))}
+
+
+def test_parts_of_several_nodes_are_added_and_those_of_an_incomplete_pool_are_not_counted(
+    script: Script, run: Run
+) -> None:
+    several = [*divided(*HALVES), *divided(*HALVES, nodeName="m", pool="m")]
+    missing = divided(*HALVES, pool="o", of=3)
+    dra = {"deviceclasses": [device_class(CLASS)], "resourceslices": [*several, *missing]}
+    claims = [claim("g0-half-0"), claim("g0-half-0", pool="m", where="m")]
+    script.otherwise = having([node("n"), node("m")], **dra, resourceclaims=claims)
+    assert f"\n\n{GPU}: half: 2 made, 6 possible\n" in run()[1]
+    assert f"\n\n{GPU}: half: 1 made, 3 possible\n" in run("--node=m")[1]
+
+
+def test_counters_that_are_no_numbers_make_a_slice_one_of_another_form(
+    script: Script, run: Run
+) -> None:
+    odd = [consuming("g0", "1.5"), consuming("g0", "8")]
+    odd[1]["consumesCounters"][0]["counters"]["eighths"] = {}
+    for one in odd:
+        script.otherwise = having([node("n")], resourceslices=divided(one))
+        assert "unknown: 1 of 2 resourceslices, which have another form" in run()[1]
+
+
 def named(name: str, **attributes: Object) -> Object:
     return {"name": name, "attributes": attributes}
 
@@ -172,6 +265,7 @@ def named(name: str, **attributes: Object) -> Object:
         (["true"], A, DRIVER),
         ([], named("a", resource={"string": GPU}), GPU),
         ([], named("a", resource={"string": "\x1b[31m/x"}), DRIVER),
+        ([], named("a", resource={"string": f"{GPU}/part"}), GPU),
     ],
 )
 def test_devices_count_as_the_resource_of_their_class_their_own_or_their_driver(

@@ -264,11 +264,24 @@ def labelled(key: str) -> Object:
     return {**made, "metadata": {"name": "n1", "labels": {key: "x"}}}
 
 
+def divided(*names: str) -> list[Object]:
+    """Return the slices of a pool with devices that consume the same counters, and of a whole."""
+    taken = [{"counterSet": "gpu-0", "counters": {"memory": {"value": "1"}}}]
+    found = [a_slice(n, len(names) + 1, consumesCounters=taken) for n, _ in enumerate(names)]
+    return [*found, a_slice(len(names), len(names) + 1)]
+
+
 OWN, ONE = a_node(**{"a.b/c": "1"}), {"a.b/c": "1"}
 
 
 def once(*names: str) -> Object:
     return {"resources": [{"name": name, "devices": [{"id": "a"}]} for name in names]}
+
+
+def with_parts() -> Object:
+    ids = {"gpu-0": "gpu-0", "gpu-0/1g@0": "gpu-0", "gpu-1/1g@0": "gpu-1"}
+    devices = [{"id": one, "part": {"of": of}} for one, of in ids.items()]
+    return {"resources": [{"name": RESOURCE, "devices": devices}]}
 
 
 @pytest.mark.parametrize(
@@ -282,6 +295,8 @@ def once(*names: str) -> Object:
         ),
         pytest.param([a_slice(0), a_slice(1, 1, 2)], {RESOURCE: "1"}, id="the latest generation"),
         pytest.param([a_slice(0, 2), a_slice(1, 2)], {RESOURCE: "2"}, id="a pool of two slices"),
+        pytest.param(divided("whole", "half", "half"), {RESOURCE: "2"}, id="parts"),
+        pytest.param([with_parts()], {RESOURCE: "2"}, id="parts of what --once prints"),
         pytest.param([shared("2k")], {RESOURCE: "2000"}, id="shares"),
         pytest.param([a_node(**{RESOURCE: "3"}), a_slice()], {RESOURCE: "3"}, id="amid a switch"),
         pytest.param([a_node(**{RESOURCE: "0"}), a_slice()], {RESOURCE: "1"}, id="hidden by DRA"),
@@ -313,6 +328,15 @@ def test_a_description_is_counted_as_pods_ask(
     path.write_text("".join(f"---\n{json.dumps(one)}\n" for one in given))
     status, out, _ = run("--for=aws", "--group=g", f"--from={path}")
     assert (0, expected) == (status, of_tags(out)["amounts"])
+
+
+def test_that_parts_are_not_said_is_said(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "given.yaml"
+    path.write_text(json.dumps({"kind": "List", "items": divided("a", "b", "c")}))
+    words = ["--for=cluster-api", f"--driver={DRIVER}", f"--from={path}"]
+    status, out, err = run(*words)
+    assert (0, 2) == (status, len(of_annotations(out)["slices"][0]["devices"]))
+    assert "left out: parts that can be made of devices, because no form has words for them" in err
 
 
 @pytest.mark.parametrize("reach", [{"allNodes": True}, {"nodeSelector": {}}, {"nodeName": ""}])

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 from tests.conformance.dra_drivers.good import DEVICES, Good, Part, RefusedError
+from tests.conformance.dra_drivers.others import Divides
 
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.proto.dra import V1, V1BETA1
@@ -50,6 +51,14 @@ class HalfAPool(Good):
             # The driver counts as up once it has a complete pool.
             for one in (half, complete):
                 self.api.create("/apis/resource.k8s.io/v1/resourceslices", one)
+
+
+class Overdraws(Divides):
+    amount = 9
+
+
+class CountsOnAnother(Divides):
+    of = "pie"
 
 
 class NoOwner(Good):

@@ -93,11 +93,15 @@ class Good(StubDriver):
 
     def publish(self) -> None:
         if not self.own_slices():
-            self.api.create(f"{API}/resourceslices", self.slice())
+            for one in self.slices():
+                self.api.create(f"{API}/resourceslices", one)
 
     def own_slices(self) -> Sequence[Any]:
         selector = f"spec.nodeName={self.node},spec.driver={self.name}"
         return self.api.list(f"{API}/resourceslices", {"fieldSelector": selector}).items
+
+    def slices(self) -> list[dict[str, Any]]:
+        return [self.slice()]
 
     def slice(self) -> dict[str, Any]:
         node = self.api.get(f"/api/v1/nodes/{self.node}")["metadata"]

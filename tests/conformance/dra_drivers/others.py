@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import yaml
-from tests.conformance.dra_drivers.good import Good, Part
+from tests.conformance.dra_drivers.good import SHARED, Good, Part, RefusedError
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 
@@ -24,6 +24,32 @@ class OneDevice(Good):
         made = super().slice()
         made["spec"]["devices"] = [{"name": "a"}]
         return made
+
+
+class Divides(Good):
+    """Has devices that consume counters."""
+
+    of = "cake"
+    amount = 2
+
+    def slices(self) -> list[dict[str, Any]]:
+        devices, counters = self.slice(), self.slice()
+        for one in devices["spec"]["devices"][:-1]:
+            wanted = {"quarters": {"value": str(self.amount)}}
+            one["consumesCounters"] = [{"counterSet": self.of, "counters": wanted}]
+        cake = {"name": "cake", "counters": {"quarters": {"value": "4"}}}
+        counters["spec"] |= {"sharedCounters": [cake]}
+        del counters["spec"]["devices"]
+        for one in (devices, counters):
+            one["spec"]["pool"]["resourceSliceCount"] = 2
+        return [devices, counters]
+
+    def check(self, claim: pb.Claim, devices: Sequence[str]) -> None:
+        super().check(claim, devices)
+        held = [one for path in self.records.glob("*.json") for one in json.loads(path.read_text())]
+        taken = [name for name, _ in held if name != SHARED] + [*{*devices} - {SHARED}]
+        if len(set(taken)) * self.amount > 4:
+            raise RefusedError("the cake is eaten")
 
 
 class FailsWholeCalls(Good):

@@ -124,7 +124,8 @@ def test_a_client_that_says_nothing_or_nonsense_harms_nobody(
         (json.dumps({"do": "plug", "devices": [f"*{index}" for index in range(101)]}).encode(),
          "request.devices: more than 100 that are not ids"),
         (b'{"do": "explode"}', ("request.do: 'explode' is not an action: known are unhealthy, "
-         "degraded, slow, fail, recover, unplug, plug, hang, resume, crash")),
+         "degraded, slow, fail, recover, unplug, plug, stick, break, make, unmake, reboot, hang, "
+         "resume, crash")),
     ],
 )  # fmt: skip
 def test_nonsense_is_answered(request_: bytes, expected: str) -> None:

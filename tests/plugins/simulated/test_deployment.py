@@ -107,7 +107,7 @@ def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "devices.yaml"
     path.write_text(block)
     scenario = load(SimulatedSettings(devices=path, node_name="n1"))
-    assert ["gpu-0", "n1-nic-3"] == [scenario.ids[0], scenario.ids[-1]]
+    assert ["gpu-0", "n1-nic-3"] == [scenario.targets.ids[0], scenario.targets.ids[-1]]
 
 
 def test_the_page_names_the_limits_of_the_control_socket() -> None:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from deviceplugin_simulated.life import WELL, Action, Event, Life, State, Trouble
-from deviceplugin_simulated.script import Process
+from deviceplugin_simulated.script import Process, Targets
 from simulated.soak import main
 
 IDS = ["a", "b", "c"]
@@ -102,7 +102,7 @@ def test_what_is_added_happens_between_the_rest() -> None:
 
 
 def some(process: Process, seed: int = 7, count: int = 200) -> list[Event]:
-    return list(itertools.islice(process.events(IDS, seed), count))
+    return list(itertools.islice(process.events(Targets(IDS), seed), count))
 
 
 PROCESS = Process(every=0.5, lasting=2)
@@ -122,7 +122,7 @@ def test_a_seed_always_makes_the_same_faults_and_another_seed_others() -> None:
 
 def test_every_fault_passes_and_after_the_end_all_are_healthy() -> None:
     process = Process(every=0.1, lasting=3, until=20, faults=[*[*Action][:3], Action.UNPLUG])
-    events = list(process.events(IDS, 1))
+    events = list(process.events(Targets(IDS), 1))
     assert 100 < len(events)
     life = Life(events)
     life.advance(20)
@@ -133,8 +133,8 @@ def test_every_fault_passes_and_after_the_end_all_are_healthy() -> None:
 
 def test_the_mean_time_between_faults_is_as_told() -> None:
     process = Process(every=0.25, lasting=1, until=1000)
-    beginnings = [one for one in process.events(IDS, 5) if one.action is Action.UNHEALTHY]
-    beginnings += [one for one in process.events(IDS, 5) if one.action is Action.UNPLUG]
+    beginnings = [one for one in process.events(Targets(IDS), 5) if one.action is Action.UNHEALTHY]
+    beginnings += [one for one in process.events(Targets(IDS), 5) if one.action is Action.UNPLUG]
     assert 3800 < len(beginnings) < 4200
 
 
@@ -149,9 +149,9 @@ def test_only_the_faults_that_are_named_happen() -> None:
 
 
 def test_without_devices_only_the_plugin_can_fail() -> None:
-    assert [] == list(PROCESS.events([], 1))
+    assert [] == list(PROCESS.events(Targets([]), 1))
     process = Process(every=1, lasting=1, faults=[Action.SLOW, Action.HANG], until=20)
-    assert {"hang", "resume"} == {str(one.action) for one in process.events([], 1)}
+    assert {"hang", "resume"} == {str(one.action) for one in process.events(Targets([]), 1)}
 
 
 @pytest.mark.slow

@@ -37,8 +37,8 @@ def problems(tmp_path: Path, content: object, **settings: Any) -> list[str]:
 @pytest.mark.parametrize("resources", [{}, None])
 def test_a_file_without_any_resource_offers_nothing(tmp_path: Path, resources: object) -> None:
     nothing = dict.fromkeys(("profile", "timeline", "random", "seed"))
-    assert [] == scenario(tmp_path, {"resources": resources, **nothing}).ids
-    assert 2 == len(scenario(tmp_path, {"profile": None}).ids)
+    assert [] == scenario(tmp_path, {"resources": resources, **nothing}).targets.ids
+    assert 2 == len(scenario(tmp_path, {"profile": None}).targets.ids)
 
 
 def test_a_pattern_describes_everything_that_a_device_has(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_devices_are_spread_over_numa_nodes_in_blocks(
 
 def test_without_resources_the_devices_are_the_classic_ones(tmp_path: Path) -> None:
     found = scenario(tmp_path, {"seed": 3}, number_devices=1)
-    assert ["simple-device-n1-0"] == found.ids
+    assert ["simple-device-n1-0"] == found.targets.ids
     assert 3 == found.seed
 
 
@@ -125,8 +125,12 @@ def test_a_profile_has_so_many_devices_on_so_many_numa_nodes(
 def test_a_file_names_a_profile_and_adds_to_it(tmp_path: Path) -> None:
     given = {"profile": "8-gpus", "resources": {"example.com/nic": {}}}
     assert dp.Device("nic-0", resource="example.com/nic") == scenario(tmp_path, given).devices[8]
-    assert ["gpu-0"] == scenario(tmp_path, {"profile": "8-gpus", "resources": {GPU: {}}}).ids
-    assert 1000 == len(scenario(tmp_path, {"profile": "8-gpus"}, profile="1000-dongles").ids)
+    assert ["gpu-0"] == scenario(
+        tmp_path, {"profile": "8-gpus", "resources": {GPU: {}}}
+    ).targets.ids
+    assert 1000 == len(
+        scenario(tmp_path, {"profile": "8-gpus"}, profile="1000-dongles").targets.ids
+    )
 
 
 # The script.

@@ -68,8 +68,10 @@ class DualNode:
 
     plugin: ScriptedPlugin
 
-    def __init__(self, root: Path, stop_grace: float = 300.0, **options: Any) -> None:
-        self._stop_grace = stop_grace
+    def __init__(
+        self, root: Path, stop_grace: float = 300.0, sync_frequency: float = 60.0, **options: Any
+    ) -> None:
+        self._stop_grace, self._sync_frequency = stop_grace, sync_frequency
         self._options = options
         self.plugin = Gophers(*map(gopher, IDS), resource=RESOURCE)
         self._root = root
@@ -92,6 +94,7 @@ class DualNode:
             watch_interval=0.05,
             sync_interval=0.05,
             stop_grace=self._stop_grace,
+            sync_frequency=self._sync_frequency,
             cdi_dirs=(self._root / "cdi",),
         )
         api = ApiServer(self.cluster.url)

@@ -61,13 +61,13 @@ def soak(devices: int, seconds: float, seed: int, every: str) -> dict[str, objec
                 memory.append(run.holdings().rss / 2**20)
             life = scenario.life()
             life.advance(float("inf"))
-            troubled = life.state.troubles.keys() & {*scenario.ids}
-            differences = _differences(run, scenario.ids, troubled)
+            troubled = life.state.troubles.keys() & {*scenario.targets.ids}
+            differences = _differences(run, scenario.targets.ids, troubled)
             lists = run.kubelet.lists_received(RESOURCE)
     assert scenario.process is not None
     return {
         "devices": len(scenario.devices),
-        "events": sum(1 for _ in scenario.process.events(scenario.ids, scenario.seed)),
+        "events": sum(1 for _ in scenario.process.events(scenario.targets, scenario.seed)),
         "lists": lists,  # that the kubelet got
         "first_list": first_list,  # seconds; if after the last fault, no other need follow it
         "last_fault": last_fault,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted
 from deviceplugin_simulated import scenario
 from deviceplugin_simulated.plugin import SimulatedPlugin
 from deviceplugin_simulated.settings import SimulatedSettings
@@ -25,6 +25,7 @@ def hosted() -> Hosted[SimulatedSettings]:
     """Return the plugin for ``device-plugins``."""
     owned = {
         "devices": "it names a file, which the manifest would have to mount",
+        "state-file": MOUNTED,
         "control-socket": "the manifest would have to mount its directory",
     }
     return Hosted(SimulatedPlugin, SimulatedSettings, _resources, owned)

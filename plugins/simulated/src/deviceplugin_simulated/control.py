@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from deviceplugin.kit.configuration import InvalidError, of_plain
 from deviceplugin_simulated.life import Event, Life, State
-from deviceplugin_simulated.script import read_order
+from deviceplugin_simulated.script import Targets, read_order
 
 LIST: Final = "list"
 MAX_REQUEST: Final = 65536
@@ -39,7 +39,7 @@ _PAUSE: Final = 0.2
 """Seconds until the next attempt after accepting a client failed, as without descriptors."""
 
 
-def read(request: bytes, ids: Sequence[str], now: float) -> tuple[Sequence[Event], Sequence[str]]:
+def read(request: bytes, targets: Targets, now: float) -> tuple[Sequence[Event], Sequence[str]]:
     """Return the events that ``request`` asks for, and the devices that the reply is about.
 
     A request is an entry of a timeline without ``at``: ``{"do": "unhealthy", "devices": "gpu-3"}``.
@@ -51,13 +51,13 @@ def read(request: bytes, ids: Sequence[str], now: float) -> tuple[Sequence[Event
     """
     given = _parsed(request)
     if isinstance(given, dict) and given.get("do") == LIST:
-        return (), ids
+        return (), targets.ids
     wanted = given.get("devices") if isinstance(given, dict) else None
-    if isinstance(wanted, list) and len({*map(str, wanted)} - {*ids}) > _MAX_PATTERNS:
+    if isinstance(wanted, list) and len({*map(str, wanted)} - {*targets.ids}) > _MAX_PATTERNS:
         raise ValueError(f"request.devices: more than {_MAX_PATTERNS} that are not ids")
     root = of_plain(given, "request")
     try:
-        events = read_order(root, ids, now)
+        events = read_order(root, targets, now)
     except InvalidError:
         raise ValueError("; ".join(root.faults.lines)) from None
     return events, events[0].ids

@@ -33,6 +33,7 @@ def run(argv: Sequence[str]) -> int:
         "reason": options.reason,
         "by": options.by,
         "for": options.lasting,
+        "times": options.times,
     }
     try:
         reply = _ask(options.control_socket, {k: v for k, v in request.items() if v})
@@ -68,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--for", dest="lasting", metavar="DURATION", help="end it after this time, such as 30s"
+    )
+    parser.add_argument(
+        "--times", type=int, metavar="N", help="with fail or stick: end it after N failures"
     )
     socket_path = os.environ.get(_VARIABLE)
     parser.add_argument(

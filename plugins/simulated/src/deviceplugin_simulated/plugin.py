@@ -1,5 +1,6 @@
 """The plugin: devices that exist in the configuration only, and change over time."""
 
+import logging
 import os
 import signal
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import chain
 from threading import Event as Flag
 from typing import Final
 
@@ -15,15 +17,19 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit import configuration
+from deviceplugin.kit.log import Problems
 from deviceplugin_simulated import control
 from deviceplugin_simulated.control import Control
 from deviceplugin_simulated.life import Action, Event, State, Trouble
+from deviceplugin_simulated.parts import Parts
 from deviceplugin_simulated.scenario import load
 from deviceplugin_simulated.settings import SimulatedSettings
 
 _LOOK_UP: Final = 0.5
 """Seconds between checks for a stop while waiting for something else."""
 _LONGEST_WAIT: Final = 3600.0
+
+log = logging.getLogger(__name__)
 
 _VALUE: Final = configuration.text(digits=True)
 
@@ -75,6 +81,9 @@ class SimulatedPlugin(dp.Plugin):
         self.resource = resources[0] if resources else settings.resource
         self.socket_name = settings.plugin_name
         self._devices = {device.id: device for device in scenario.devices}
+        self._targets = scenario.targets
+        self._parts = Parts(scenario.devices, settings.state_file)
+        self._problems = Problems(log)
         self._life = scenario.life()
         self._told = self._life.state
         self._clock = clock
@@ -97,16 +106,23 @@ class SimulatedPlugin(dp.Plugin):
     @override
     def discover(self) -> Iterable[dp.Device]:
         state = self._state_when_awake()
-        return [
+        found = (
             _as_it_is(device, trouble)
-            for device_id, device in self._devices.items()
-            if not (trouble := state.of(device_id)).unplugged
-        ]
+            for device in self._devices.values()
+            if not (trouble := _trouble(state, device)).unplugged
+        )
+        if not (self._targets.parts or self.made):
+            return [*found]
+        every = chain(found, self._parts.unlisted(self.made))
+        return [*self._parts.as_they_are(every, self.made)]
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
         state = self._state_when_awake()
-        troubles = {device.id: state.of(device.id) for device in devices}
+        troubles = {one.id: _trouble(state, one) for one in devices}
+        for one in devices if self._targets.parts else ():
+            if one.part and one.part.on_demand:  # it was slow, or failed, when it was made
+                troubles[one.id] = replace(troubles[one.id], delay=0.0, refusal="")
         self._delay(max((trouble.delay for trouble in troubles.values()), default=0.0))
         for device_id, trouble in troubles.items():
             _refuse(device_id, trouble)
@@ -121,6 +137,50 @@ class SimulatedPlugin(dp.Plugin):
             raise dp.AllocationError(parameters.refusal)
         return self.allocate(devices) + dp.Allocation(envs=parameters.environment)
 
+    @override
+    def make_part(self, part: dp.Device) -> dp.Device:
+        trouble = _trouble(self._state_when_awake(), part)
+        if trouble.refusal:
+            self._failed(part.id)
+        try:
+            _refuse(part.id, trouble)
+        except dp.AllocationError as error:
+            if part.id not in self._parts.states():
+                raise
+            raise dp.DevicePluginError(str(error)) from error  # something of it is left
+
+        def meanwhile() -> None:
+            self._delay(trouble.delay)
+            if trouble.breaks:
+                self._leave(part.id, replace(trouble, breaks=False))
+                self._crash()
+                raise dp.DevicePluginError(f"{part.id}: is half made")
+
+        try:
+            return self._parts.make(part, meanwhile)
+        except OSError as error:
+            raise dp.DevicePluginError(f"{part.id}: {error}") from error
+
+    @override
+    def unmake_part(self, part: dp.Device, identity: str) -> None:
+        trouble = _trouble(self._state_when_awake(), self._devices.get(part.id, part))
+        self._delay(trouble.delay)
+        if trouble.sticking and not trouble.unplugged:
+            self._failed(part.id)
+            raise dp.DevicePluginError(f"{part.id}: {trouble.sticking}")
+        try:
+            self._parts.unmake(part.id, identity)
+        except OSError as error:
+            raise dp.DevicePluginError(f"{part.id}: {error}") from error
+
+    def _failed(self, device_id: str) -> None:
+        with self._changed:
+            self._leave(device_id, self._life.state.of(device_id).after_failure())
+
+    def _leave(self, device_id: str, trouble: Trouble) -> None:
+        with self._changed:
+            self._life.state = self._life.state.having(device_id, trouble)
+
     def _delay(self, seconds: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)
@@ -134,7 +194,7 @@ class SimulatedPlugin(dp.Plugin):
             raise dp.DiscoveryError(f"{gone} is unplugged")
         with self._changed:
             self._life.add(Event(self.now, Action.RECOVER, ids))
-            self._life.advance(self.now)
+            self._move_on()
 
     @override
     def changes(self, stop: Flag) -> Iterator[None]:
@@ -172,7 +232,7 @@ class SimulatedPlugin(dp.Plugin):
         """Apply all due events. Return whether anything happened since the last call."""
         with self._changed:
             before = self._told
-            self._life.advance(self.now)
+            self._move_on()
             self._told = self._life.state
             self._changed.notify_all()
             if self._told.crashed and not before.crashed:
@@ -182,24 +242,43 @@ class SimulatedPlugin(dp.Plugin):
     def _state_when_awake(self) -> State:
         """Return the present state. If the plugin hangs, do not return before that ends."""
         with self._changed:
-            self._life.advance(self.now)
+            self._move_on()
             while self._life.state.hangs and not self._stopped:
                 self._changed.wait(_LOOK_UP)
-                self._life.advance(self.now)
+                self._move_on()
             return self._life.state
+
+    def _move_on(self) -> None:
+        """Apply all due events, also to the hardware."""
+        self._life.advance(self.now)
+        for problem in self._parts.happen(self._life.take()):
+            self._problems.say("hardware", "event of parts failed", error=problem)
 
     def _obey(self, request: bytes) -> bytes:
         try:
-            events, ids = control.read(request, list(self._devices), self.now)
+            events, ids = control.read(request, self._targets, self.now)
             with self._changed:
+                self._move_on()
                 state = control.obey(events, self._life, self.now)
+                problems = self._parts.happen(self._life.take())
         except ValueError as error:
             return control.reply(error=str(error))
         self._ordered.set()
+        if problems:
+            return control.reply(error="; ".join(problems))
+        there = {key: f", {text}" for key, text in self._parts.states().items()}
         return control.reply(
-            devices={device_id: str(state.of(device_id)) for device_id in ids},
+            devices={
+                device_id: f"{state.of(device_id)}{there.get(device_id, '')}" for device_id in ids
+            },
             plugin="hanging" if state.hangs else "running",
         )
+
+
+def _trouble(state: State, device: dp.Device) -> Trouble:
+    """Return what is wrong with a device, or with what it is a part of."""
+    own, whole = state.of(device.id), device.part.of.name if device.part else device.id
+    return own if whole == device.id else own.beside(state.of(whole))
 
 
 def _as_it_is(device: dp.Device, trouble: Trouble) -> dp.Device:

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import InvalidError, Kind, Place
+from deviceplugin_simulated.division import DIVISION, Division
 
 MAX_COUNT: Final = 100_000
 """The most devices of one resource. A kubelet accepts a list of about 80,000 at most."""
@@ -50,16 +51,44 @@ class Pattern:
     annotations: Mapping[str, str] = field(default_factory=dict)
     cdi_names: Sequence[str] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
+    parts: Division | None = None
 
     def devices(self) -> Iterator[dp.Device]:
-        """Yield the devices in the order of their indices."""
+        """Yield the devices in the order of their indices, each before its parts."""
         for index in range(self.count):
-            yield self._device(index)
+            device = self._device(index)
+            yield from [device] if self.parts is None else self._divided(index, device, self.parts)
 
-    def _device(self, index: int) -> dp.Device:
+    def _divided(self, index: int, whole: dp.Device, division: Division) -> Iterator[dp.Device]:
+        of = dp.Counters(whole.id, division.amounts)
+        if division.whole:
+            yield self._part(whole, dp.Part(of, of.amounts, on_demand=False), {"profile": "whole"})
+        for part, profile, placement in division.parts(of):
+            device = self._device(index, f"{whole.id}/{profile}@{placement}")
+            about = {"parent": whole.id, "profile": profile}
+            yield self._part(device, part, {**about, "placementStart": placement})
+
+    def _part(self, device: dp.Device, part: dp.Part, about: Mapping[str, str | int]) -> dp.Device:
+        """Return ``device`` as a part. Each has a profile: a selector by what one lacks fits none.
+
+        All of them are one piece of hardware, which is held as one.
+        """
+        counters = self.parts.counters if self.parts else ()
+        return replace(
+            device,
+            part=part,
+            attributes={**device.attributes, **about},
+            capacity={name: part.consumes.get(name, 0) for name in counters},
+            hardware=[f"{self.resource}/{part.of.name}"],
+        )
+
+    def _device(self, index: int, device_id: str = "") -> dp.Device:
         numa = self.numa[index * len(self.numa) // self.count] if self.numa else None
         values = {"index": str(index), "node": self.node}
-        values |= {"id": fill(self.id, values), "numa": "" if numa is None else str(numa)}
+        values |= {
+            "id": device_id or fill(self.id, values),
+            "numa": "" if numa is None else str(numa),
+        }
 
         def filled(texts: Mapping[str, str]) -> dict[str, str]:
             return {fill(name, values): fill(text, values) for name, text in texts.items()}
@@ -179,6 +208,7 @@ _RESOURCE: Final[Kind[dict[str, Any]]] = cfg.record(
         "annotations": _TEMPLATES,
         "cdi-names": cfg.as_argument(cfg.list_of(_TEMPLATE, single=True), "cdi_names"),
         "attributes": _TEMPLATES,
+        "parts": DIVISION,
     },
 )
 
@@ -203,7 +233,10 @@ def read_resources(places: Mapping[str, Place], where: Place, node: str) -> list
 
 def _pattern(place: Place, resource: str, node: str) -> Pattern:
     given = {"count": 1, "id": f"{resource.rpartition('/')[2]}-{{index}}", **_RESOURCE.read(place)}
-    return Pattern(resource=resource, node=node, **given)
+    pattern = Pattern(resource=resource, node=node, **given)
+    if pattern.parts and pattern.count * (1 + pattern.parts.count) > MAX_COUNT:
+        raise place.fault(f"count: {pattern.count} with their parts are more than {MAX_COUNT}")
+    return pattern
 
 
 def _problems(devices: Sequence[dp.Device]) -> Iterator[str]:

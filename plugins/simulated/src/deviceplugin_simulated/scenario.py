@@ -10,7 +10,7 @@ from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import InvalidError, Place
 from deviceplugin_simulated.life import Event, Life
 from deviceplugin_simulated.resources import Pattern, annotation_problem, id_problem, read_resources
-from deviceplugin_simulated.script import PROCESS, Process, read_timeline
+from deviceplugin_simulated.script import PROCESS, Process, Targets, read_timeline
 from deviceplugin_simulated.settings import SimulatedSettings
 
 
@@ -51,6 +51,11 @@ def _node(name: str) -> Mapping[str, str]:
     return {"host": "/dev/null", "container": f"/dev/{name}"}
 
 
+def _profile(compute: int, memory: int, size: int, *placements: int) -> Mapping[str, Any]:
+    consumes = {"compute": compute, "memory": memory}
+    return {"consumes": consumes, "size": size, "placements": list(placements)}
+
+
 PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
     "8-gpus": {
         "example.com/gpu": {
@@ -73,6 +78,21 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
             "numa": "0-1",
             "nodes": [_node("infiniband/uverbs{index}"), _node("infiniband/rdma_cm")],
             "attributes": {"rate": "400Gb/s"},
+        },
+    },
+    "parts": {
+        "example.com/gpu": {
+            "count": 2,
+            "nodes": [_node("simgpu{index}")],
+            "attributes": {"model": "SIM-80G"},
+            "parts": {
+                "counters": {"memory": 8, "compute": 7},
+                "profiles": {
+                    "1g": _profile(1, 1, 1, *range(7)),
+                    "2g": _profile(2, 2, 2, 0, 2, 4),
+                    "3g": _profile(3, 4, 4, 0, 4),
+                },
+            },
         },
     },
     "36-numa-nodes": {
@@ -116,14 +136,20 @@ class Scenario:
     seed: int = 0
 
     @property
-    def ids(self) -> list[str]:
+    def targets(self) -> Targets:
         """The ids of the devices, in order."""
-        return [device.id for device in self.devices]
+        return targets_of(self.devices)
 
     def life(self) -> Life:
         """Return a new life with this script. All of them are the same."""
-        at_random = self.process.events(self.ids, self.seed) if self.process else ()
+        at_random = self.process.events(self.targets, self.seed) if self.process else ()
         return Life.of(self.timeline, at_random)
+
+
+def targets_of(devices: Sequence[dp.Device]) -> Targets:
+    """Return the ids of ``devices``, and those of parts among them."""
+    parts = [one.id for one in devices if one.part and one.part.on_demand]
+    return Targets([one.id for one in devices], parts)
 
 
 def load(settings: SimulatedSettings) -> Scenario:
@@ -140,11 +166,10 @@ def _read(settings: SimulatedSettings, root: Place) -> Scenario:
     given = {key: one for key, one in found.items() if one.kind != "nothing" or key == _RESOURCES}
     seed = given["seed"].take(cfg.integer(0, _MAX_SEED), 0) if "seed" in given else 0
     devices = _devices(settings, root, given)
-    ids = [device.id for device in devices]
     timeline: list[Event] = []
     if "timeline" in given:
         with suppress(InvalidError):
-            timeline = read_timeline(given["timeline"].items(), ids)
+            timeline = read_timeline(given["timeline"].items(), targets_of(devices))
     return Scenario(
         devices,
         timeline,

@@ -8,17 +8,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import InvalidError, Key, Kind, Place
-from deviceplugin_simulated.life import OF_PLUGIN, OPPOSITE, Action, Event
+from deviceplugin_simulated.life import OF_PARTS, OF_PLUGIN, OPPOSITE, Action, Event
 
 DEFAULT_DELAY: Final = 1.0
 """Seconds by which a slow allocation is delayed, by default."""
 
 _SECONDS: Final = cfg.duration(zero=True).to(timedelta.total_seconds)
 _POSITIVE: Final = cfg.duration().to(timedelta.total_seconds)
+
+
+class Targets(NamedTuple):
+    """What events happen to."""
+
+    ids: Sequence[str]
+    """Of all devices."""
+    parts: Sequence[str] = ()
+    """Those of parts that can be made."""
+
+    def of(self, action: Action) -> Sequence[str]:
+        """Return the ids of what ``action`` can happen to."""
+        return self.parts if action in OF_PARTS else self.ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +49,12 @@ class Process:
     slow_by: float = DEFAULT_DELAY
     """The delay of an allocation, if ``SLOW`` is among the faults."""
 
-    def events(self, ids: Sequence[str], seed: int) -> Iterator[Event]:
-        """Yield the events of the devices ``ids`` in order of time, perhaps endlessly."""
+    def events(self, targets: Targets, seed: int) -> Iterator[Event]:
+        """Yield the events of ``targets`` in order of time, perhaps endlessly."""
         rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
         order = itertools.count()
         passing: list[tuple[float, int, Event]] = []
-        for fault in self._beginnings(ids, rng):
+        for fault in self._beginnings(targets, rng):
             while passing and passing[0][0] <= fault.at:
                 yield heapq.heappop(passing)[2]
             yield fault
@@ -52,12 +65,12 @@ class Process:
         while passing:
             yield heapq.heappop(passing)[2]
 
-    def _beginnings(self, ids: Sequence[str], rng: random.Random) -> Iterator[Event]:
-        faults = [one for one in self.faults if ids or one in OF_PLUGIN]
+    def _beginnings(self, targets: Targets, rng: random.Random) -> Iterator[Event]:
+        faults = [one for one in self.faults if one in OF_PLUGIN or targets.of(one)]
         at = 0.0
         while faults and (at := at + rng.expovariate(1 / self.every)) <= self.until:
             action = rng.choice(faults)
-            chosen = () if action in OF_PLUGIN else (rng.choice(ids),)
+            chosen = () if action in OF_PLUGIN else (rng.choice(targets.of(action)),)
             by = self.slow_by if action is Action.SLOW else 0.0
             yield Event(at, action, chosen, by=by)
 
@@ -100,6 +113,7 @@ class _Given:
     lasting: float | None = None
     by: float = DEFAULT_DELAY
     reason: str = ""
+    times: int = 0
 
 
 def _fits(place: Place, given: Mapping[str, Place]) -> None:
@@ -109,9 +123,13 @@ def _fits(place: Place, given: Mapping[str, Place]) -> None:
             given["devices"].fault(f"{action} happens to the plugin, not to devices")
         if action not in OPPOSITE and "for" in given:
             given["for"].fault(f"{action} has no duration")
-    del place
+        if action not in _COUNTED and "times" in given:
+            given["times"].fault(f"{action} is not counted: use it with fail or stick")
+        if action is Action.MAKE and "devices" not in given:
+            place.fault("devices: is needed: make which parts?")
 
 
+_COUNTED: Final = frozenset({Action.FAIL, Action.STICK})
 _ACTION: Final = cfg.text().to(_action)
 _EVENT_KEYS: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "at": _SECONDS,
@@ -120,32 +138,36 @@ _EVENT_KEYS: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "for": cfg.as_argument(_POSITIVE, "lasting"),
     "by": _SECONDS,
     "reason": cfg.text(digits=True),
+    "times": cfg.integer(1, 1000),
 }
 _ORDER: Final = cfg.record(_Given, _EVENT_KEYS, rules=[_fits])
 """A request on the control socket, which happens now."""
 _EVENT: Final = cfg.record(_Given, {**_EVENT_KEYS, "at": cfg.needed(_SECONDS)}, rules=[_fits])
 
 
-def read_timeline(places: Iterable[Place], ids: Sequence[str]) -> list[Event]:
+def read_timeline(places: Iterable[Place], targets: Targets) -> list[Event]:
     """Return the events of a timeline in order of time. Faults are collected."""
     events: list[Event] = []
     for place in places:
         with suppress(InvalidError):
-            events += _events(place, _EVENT, ids)
+            events += _events(place, _EVENT, targets)
     return sorted(events, key=lambda event: event.at)
 
 
-def read_order(place: Place, ids: Sequence[str], now: float) -> list[Event]:
+def read_order(place: Place, targets: Targets, now: float) -> list[Event]:
     """Return the events of a request, from ``now`` on. An InvalidError's faults are collected."""
-    return list(_events(place, _ORDER, ids, now))
+    return list(_events(place, _ORDER, targets, now))
 
 
 def _events(
-    place: Place, kind: Kind[_Given], ids: Sequence[str], start: float = 0.0
+    place: Place, kind: Kind[_Given], targets: Targets, start: float = 0.0
 ) -> Iterator[Event]:
     """Yield one event, relative to ``start``, and the event that ends it, if any."""
     given = kind.read(place)
     at, action = start + given.at, given.do
+    ids = targets.of(action)
+    if action in OF_PARTS and not ids:
+        raise place.within("do").fault(f"{action} happens to parts, and no device has any")
     chosen = list(ids) if action not in OF_PLUGIN else []
     if given.devices is not None:
         try:
@@ -153,7 +175,7 @@ def _events(
         except ValueError as error:
             raise place.within("devices").fault(str(error)) from error
     by = given.by if action is Action.SLOW else 0.0
-    yield Event(at, action, tuple(chosen), given.reason, by)
+    yield Event(at, action, tuple(chosen), given.reason, by, given.times)
     if given.lasting is not None:
         yield Event(at + given.lasting, OPPOSITE[action], tuple(chosen))
 

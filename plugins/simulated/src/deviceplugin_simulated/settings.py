@@ -62,6 +62,10 @@ class SimulatedSettings(dp.Settings):
     """Unix socket for the command ctl, which causes faults in the running plugin. Access to the
     socket is access to the command. None by default."""
 
+    state_file: Path | None = Path("/run/deviceplugin-simulated/parts.json")
+    """File with the parts that are made, if devices have any: they outlive the plugin, and end with
+    the file. Its directory must not outlive a reboot."""
+
     def __post_init__(self) -> None:
         """Refuse what cannot be used: all errors, a line each."""
         problems = [f"{key} {value!r} {problem}" for key, value, problem in _problems(self)]

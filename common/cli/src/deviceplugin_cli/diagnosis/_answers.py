@@ -4,11 +4,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any, Final, TypeVar
 
 from deviceplugin._app.exit_status import USAGE
 from deviceplugin._config.documents.faults import printable
 from deviceplugin.checks import Finding, Verdict, failure, unknown, warning
+from deviceplugin.tools._devices_page import is_spare
 from deviceplugin_cli.diagnosis._cluster import Asked, Cluster, Located
 from deviceplugin_cli.diagnosis._kubectl import Kubectl, Ran
 from deviceplugin_cli.diagnosis._masks import said
@@ -177,7 +179,7 @@ def _of_devices(
             do = "common/docs/runbooks.md#devicepluginnotregistered has each of these reasons."
             found = failure(name, said(str(one["problem"])), means=means, do=do)
             yield _of(pod, _REGISTRATION, found)
-        yield from _of_resource(pod, name, one["devices"])
+        yield from _of_resource(pod, name, [*filterfalse(is_spare, one["devices"])])
 
 
 def _of_resource(pod: PluginPod, name: str, devices: Sequence[Any]) -> Iterator[Located]:

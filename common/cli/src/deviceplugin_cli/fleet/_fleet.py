@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
 from deviceplugin._app.text_table import aligned
+from deviceplugin._inventory.divided import Profiles, listed
+from deviceplugin._inventory.divided import total as sum_of
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._node_devices import Claimed, Count, Place, Slice, count
@@ -39,6 +41,8 @@ class Row:
     problem: str = ""
     drivers: Sequence[str] = ()
     """The DRA drivers that offer these, beside or in place of a device plugin."""
+    profiles: Profiles = field(default_factory=dict)
+    """The parts that can be made of these, by profile."""
 
 
 class Dra(NamedTuple):
@@ -70,6 +74,8 @@ class Sum:
     held: int | None = 0
     problems: int | None = 0
     """Nodes where something is wrong; None if unknown."""
+    profiles: Profiles = field(default_factory=dict)
+    """The parts that can be made of these, by profile."""
 
 
 @dataclass(slots=True)
@@ -136,14 +142,14 @@ def of_nodes(nodes: Iterable[NodeFacts], pods: Iterable[Held] | None, dra: Dra) 
 
 
 def _row(node: NodeFacts, resource: str, found: Count, doubt: str) -> Row:
-    total, healthy, held, drivers, text = found
+    total, healthy, held, drivers, text, profiles = found
     if not text:
         text = unhealthy(healthy, total)
         if held is not None and held > total:
             text += f"{text and '; '}{held - total} more held than there are"
         text += text and doubt
     text = "; ".join(filter(None, [node.fault, text])) if total or held or text else ""
-    return Row(resource, node.name, healthy, total, held, node.cordoned, text, drivers)
+    return Row(resource, node.name, healthy, total, held, node.cordoned, text, drivers, profiles)
 
 
 def of_objects(objects: Iterable[PluginObject], resources: Collection[str]) -> list[Row]:
@@ -187,6 +193,7 @@ def sums_of_rows(rows: Iterable[Row]) -> dict[str, Sum]:
         one.total += row.total
         one.problems = (one.problems or 0) + bool(row.problem)
         one.held = None if one.held is None or row.held is None else one.held + row.held
+        one.profiles = sum_of([one.profiles, row.profiles])
     return sums
 
 
@@ -207,6 +214,7 @@ def table(fleet: Fleet, rows: Iterable[Row]) -> str:
     cells = [_cells(row) for row in rows]
     parts = [aligned([_HEADER, *cells])] if cells else []
     parts.append([_sum(name, one) for name, one in fleet.sums.items()] or ["no devices"])
+    parts.append([f"{k}: {listed(one.profiles)}" for k, one in fleet.sums.items() if one.profiles])
     parts.append(
         [
             f"DevicePlugin {one.name}: not ready: {_shown(f'{one.reason}: {one.message}')}"
@@ -239,13 +247,18 @@ def _shown(text: str) -> str:
     return "".join(one if one.isprintable() else "?" for one in line).rstrip(": ")
 
 
+def _plain(one: Row | Sum) -> Mapping[str, Any]:
+    found = asdict(one)
+    return found if one.profiles else {k: value for k, value in found.items() if k != "profiles"}
+
+
 def document(fleet: Fleet, rows: Iterable[Row]) -> Mapping[str, Any]:
     """Return everything, for JSON. ``null`` means unknown."""
     return _command_line.document(
         FORMAT,
         {
-            "resources": [{"name": name, **asdict(one)} for name, one in fleet.sums.items()],
-            "nodes": [asdict(row) for row in rows],
+            "resources": [{"name": name, **_plain(one)} for name, one in fleet.sums.items()],
+            "nodes": [_plain(row) for row in rows],
             "objects": None
             if fleet.objects is None
             else [{key: getattr(one, key) for key in _OF_OBJECTS} for one in fleet.objects],

@@ -64,13 +64,7 @@ def template_of(placed: Iterable[tuple[str, Object]], labels: Collection[str] = 
         if len(names) > 1:
             both = bounded(" and ".join(sorted(names)))
             raise ConfigError(f"{place}: two nodes, {both}: describe one")
-    offered: Counter[str] = Counter()
-    for place, spec in _complete(pools):
-        with _faults_of(place):
-            for device in spec.get("devices") or ():
-                template.drivers[spec["driver"]] += 1
-                offered += _shares_of(device)
-    template.resources |= offered
+    template.resources |= _offered(pools, template)
     domains = {name.partition("/")[0] for name in [*template.resources, *template.drivers]}
     _choose_labels(template, [*labels, *(f"{one}/*" for one in domains)], names)
     return template
@@ -111,7 +105,8 @@ def _read(place: str, one: Object, template: Template, pools: _Pools) -> str:
     for each in one["resources"]:
         if problem := resource_name_problem(each["name"]):
             raise ValueError(f"{each['name']!r} is not the name of a resource: {problem}")
-        template.resources[each["name"]] += len(each["devices"])
+        wholes = {(one.get("part") or {}).get("of") or (one["id"],) for one in each["devices"]}
+        template.resources[each["name"]] += len(wholes)
     return "this-node"
 
 
@@ -145,6 +140,28 @@ def _complete(pools: _Pools) -> Iterator[tuple[str, Object]]:
             what = f"{place}: pool {name!r} has {len(found)} of its {count} slices"
             raise ConfigError(f"{what}: try again when all are there")
         yield from found
+
+
+def _offered(pools: _Pools, template: Template) -> Counter[str]:
+    """Return what slices offer by the name of a resource, and count their devices by driver.
+
+    What shares a set of counters is one device, whatever parts can be made of it.
+    """
+    offered, seen = Counter[str](), set[tuple[str, ...]]()
+    for place, spec in _complete(pools):
+        with _faults_of(place):
+            for device in spec.get("devices") or ():
+                sets = [str(one["counterSet"]) for one in device.get("consumesCounters") or ()]
+                same = (spec["driver"], spec["pool"]["name"], min(sets, default=""))
+                if sets and same in seen:
+                    continue
+                seen.add(same)
+                template.drivers[spec["driver"]] += 1
+                offered += _shares_of(device)
+    if parts := sum(bool(counters) for *_, counters in seen):
+        why = "because no form has words for them: each of these devices counts once"
+        template.notes.append(f"parts that can be made of devices, {why} ({parts})")
+    return offered
 
 
 def _shares_of(device: Object) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""What ResourceSlices say, for whoever reads them: shares, taints, and which slices count.
+"""What ResourceSlices say, for whoever reads them: shares, counters, taints, which slices count.
 
 It is light: a plugin loads it for the names, the operator and ``deviceplugin fleet`` to count.
 """
@@ -54,6 +54,30 @@ def amount(capacity: Any) -> int:
     with suppress(*_WRONG):
         return whole_number(str(capacity["value"] if isinstance(capacity, dict) else capacity))
     return 1
+
+
+Counts = Mapping[tuple[str, str], int]
+"""Amounts by a set of counters and the name of a counter."""
+
+
+def counters(spec: Mapping[str, Any]) -> Counts:
+    """Return what a slice has for devices that consume it; ValueError if that is no number."""
+    return _counts((one["name"], one.get("counters")) for one in spec.get("sharedCounters") or ())
+
+
+def consumption(device: Mapping[str, Any]) -> tuple[Counts, Sequence[str]]:
+    """Return what a device in a slice consumes, and the groups of devices that may be beside it."""
+    found = device.get("consumesCounters") or ()
+    groups = [str(name) for one in found for name in one.get("compatibilityGroups") or ()]
+    return _counts((one["counterSet"], one.get("counters")) for one in found), groups
+
+
+def _counts(sets: Iterable[tuple[str, Mapping[str, Any] | None]]) -> Counts:
+    return {
+        (str(name), str(counter)): whole_number(str(one["value"]))
+        for name, each in sets
+        for counter, one in (each or {}).items()
+    }
 
 
 def taint(device: Mapping[str, Any], driver: str) -> str:

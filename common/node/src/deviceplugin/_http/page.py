@@ -19,6 +19,7 @@ from typing import Final
 from deviceplugin._attribution.podresources import Hold
 from deviceplugin._discovery.found import facts
 from deviceplugin._http.devices_report import Report
+from deviceplugin._inventory.divided import Divided, listed
 from deviceplugin._telemetry.events import Event
 from deviceplugin.model import Device
 
@@ -28,6 +29,8 @@ MAX_RESOURCES: Final = 100
 """Most resources on the page, those with problems first."""
 _MAX_HOLDERS: Final = 4
 """Most holders of one device on the page."""
+_MAX_HARDWARE: Final = 32
+"""Most pieces of hardware of a resource of whose parts the page says what is left."""
 _GIB: Final = 1 << 30
 _MAX_TEXT: Final = 300
 """Most characters of a reason, or of attributes, on the page."""
@@ -67,10 +70,12 @@ def render(
     ``name`` is that of this machine or pod. ``problem`` says why devices cannot be allocated.
     ``now`` is in seconds since the epoch.
     """
+    divided = {report.name: report.divided for report in reports}
+    reports = [report.without_spare_parts() for report in reports]
     shown = sorted(reports, key=_is_fine)[:MAX_RESOURCES]
     sections = [_note(problem)]
     sections += [
-        _resource(report, devices, now)
+        _resource(report, devices, now, divided[report.name])
         for report, devices in zip(shown, _choose(shown), strict=True)
     ]
     hidden = _hidden("section", len(reports) - len(shown), "resource")
@@ -121,18 +126,31 @@ def _registration(report: Report) -> str:
     return f'<span class="{kind}">not registered: {why}</span>'
 
 
-def _resource(report: Report, shown: Sequence[Device], now: float) -> str:
+def _resource(
+    report: Report, shown: Sequence[Device], now: float, divided: Mapping[str, Divided]
+) -> str:
     rows = "".join(_device(report, device, now) for device in shown)
     head = "<tr><th>Device<th>Health<th>Since<th>Held by<th>NUMA</tr>"
     return (
         f'<section><div class="head"><h2>{escape(report.name)}</h2>{_registration(report)}'
-        f'<span class="soft">{escape(report.plugin)}</span></div><p>{_numbers(report)}</p>'
+        f'<span class="soft">{escape(report.plugin)}</span></div>'
+        f"<p>{_numbers(report, divided)}</p>{_parts(divided)}"
         f"{_table('devices', head, rows)}"
         f"{_hidden('p', len(report.devices) - len(shown), 'device')}</section>\n"
     )
 
 
-def _numbers(report: Report) -> str:
+def _parts(divided: Mapping[str, Divided]) -> str:
+    """Return what is left of each piece of hardware, and what could be made of it."""
+    lines = [
+        f"{_cut(name)}: {_cut(listed(one.profiles))}"
+        for name, one in list(divided.items())[:_MAX_HARDWARE]
+    ]
+    more = _hidden("p", len(divided) - len(lines), "divided device")
+    return f'<p class="soft">{"<br>".join(lines)}</p>{more}' if lines else ""
+
+
+def _numbers(report: Report, divided: Mapping[str, Divided]) -> str:
     healthy = [device.id for device in report.devices.values() if device.health]
     unhealthy = len(report.devices) - len(healthy)
     parts = [_count(len(report.devices), "device"), f"{len(healthy):,} healthy"]
@@ -145,7 +163,8 @@ def _numbers(report: Report) -> str:
     if report.holders is None:
         parts.append("holders unknown")
     else:
-        free = sum(device_id not in report.holders for device_id in healthy)
+        taken = {*report.holders, *(name for one in divided.values() for name in one.blocked)}
+        free = sum(device_id not in taken for device_id in healthy)
         parts += [f"{len(report.holders):,} held", f"{free:,} free"]
     return " · ".join(parts)
 

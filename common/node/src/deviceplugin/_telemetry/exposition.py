@@ -135,10 +135,19 @@ class _Devices(Collector):
         )
         name = "deviceplugin_device_health_timestamp_seconds"
         not_healthy = _gauge(name, text, "device", "state", "reason")
+        text = "Parts, by what could be: made, free (there is room for each by itself), blocked."
+        parts = _gauge("deviceplugin_parts", text, "profile", "state")
+        text = "How many more parts of a profile could be made together."
+        possible = _gauge("deviceplugin_parts_possible", text, "profile")
         for each in self._metrics.attribution():
             allocatable.add_metric([each.resource], each.allocatable)
             degraded.add_metric([each.resource], each.degraded)
             stale.add_metric([each.resource], each.stale)
+            for profile, count in each.parts.items():
+                profile_labels = [each.resource, _writable(profile)]
+                for state in ("made", "free", "blocked"):
+                    parts.add_metric([*profile_labels, state], count[state])
+                possible.add_metric(profile_labels, count["possible"])
             for one in each.not_healthy:
                 labels = (each.resource, one.device, one.state, one.short_reason)
                 not_healthy.add_metric([*map(_writable, labels)], one.since)
@@ -155,7 +164,7 @@ class _Devices(Collector):
             offered.add_metric([now.resource, "dra"], len(now.by_dra))
             leaving.add_metric([now.resource], now.leaving)
         yield from (by_health, allocatable, allocated, free, degraded, stale, not_healthy)
-        yield from (offered, leaving)
+        yield from (offered, leaving, parts, possible)
 
 
 def _gauge(name: str, text: str, *more: str) -> GaugeMetricFamily:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deviceplugin._telemetry.events import Events
@@ -70,6 +71,8 @@ class Attribution(NamedTuple):
     """The first ``MAX_NOT_HEALTHY`` of these, unhealthy ones before degraded ones."""
     stale: int = 0
     """Devices whose holder has a device node that is gone."""
+    parts: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    """How many parts are made, free, blocked and possible, by profile."""
 
 
 class Offered(NamedTuple):

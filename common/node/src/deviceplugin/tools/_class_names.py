@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from deviceplugin._config.slices import PART
+
 Object = Mapping[str, Any]
 _Terms = Sequence[tuple[str, str]]
 WRONG: Final = (LookupError, TypeError, AttributeError, ValueError)
@@ -53,7 +55,7 @@ class Names:
         for resource, terms in self._by_driver.get(driver, ()):
             if all(values.get(key) == value for key, value in terms):
                 return resource
-        own = values.get(f"{driver}/resource", "")
+        own = values.get(f"{driver}/resource", "").removesuffix(PART)
         return own if RESOURCE.fullmatch(own) else driver
 
 

@@ -13,6 +13,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
+from deviceplugin._inventory.divided import Profile, Profiles
+
 MAX_BYTES: Final = 8 * 1024**2
 """Most bytes of an answer, enough for some 35,000 devices."""
 _LONGEST_TEXT: Final = 200
@@ -115,6 +117,27 @@ def decode(text: bytes, reduce: Callable[[Any], _T]) -> _T:
             return reduce(json.loads(text))
     except _WRONG as error:
         raise NoAnswerError("is not a list of a plugin's devices") from error
+
+
+def is_spare(device: Any) -> bool:
+    """Return whether a device of the page is a part of hardware that is not made.
+
+    There can be very many, which are as unhealthy as their hardware, and no kubelet has them.
+    """
+    is_part = bool((device.get("part") or {}).get("on_demand"))
+    return is_part and not (device.get("holders") or "made" in device)
+
+
+def parts_in(page: Any) -> dict[tuple[str, str], Profiles]:
+    """Return the profiles of the parts on a page, by resource and the name of the hardware."""
+    return {
+        (str(resource["name"]), str(of)): {
+            str(name): Profile(*(int(count[one]) for one in Profile.__slots__))
+            for name, count in found["profiles"].items()
+        }
+        for resource in page["resources"]
+        for of, found in resource.get("parts", {}).items()
+    }
 
 
 def fetch(page: str, timeout: float, most: int, credentials: Credentials = NO_CREDENTIALS) -> bytes:

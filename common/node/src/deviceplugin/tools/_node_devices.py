@@ -10,7 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
-from deviceplugin._config.slices import HELD, SHARES, amount, newest, shares, taint
+from deviceplugin._config.slices import (
+    HELD,
+    PART,
+    SHARES,
+    Counts,
+    amount,
+    consumption,
+    counters,
+    newest,
+    shares,
+    taint,
+)
+from deviceplugin._inventory.divided import PROFILES, Piece, Profiles, divide, profile_of, total
 from deviceplugin.tools._class_names import RESOURCE, WRONG, Names, Object
 
 GROUP: Final = "resource.k8s.io"
@@ -45,6 +57,8 @@ class _Unit(NamedTuple):
     shares: int
     taint: str
     """Why no claim gets it: HELD if a pod of the device plugin has it, ``taint``, or empty."""
+    part: Piece | None = None
+    """What it takes of counters, if it takes any."""
 
 
 class Slice(NamedTuple):
@@ -57,6 +71,7 @@ class Slice(NamedTuple):
     node: str
     units: Mapping[str, _Unit]
     """By name of the device."""
+    counters: Counts
 
 
 def slice_of(found: Object, names: Names) -> Slice:
@@ -64,17 +79,28 @@ def slice_of(found: Object, names: Names) -> Slice:
     driver, node, pool = str(spec["driver"]), str(spec.get("nodeName") or ""), spec["pool"]
     units = {str(one["name"]): _unit(one, driver, node, names) for one in spec.get("devices") or ()}
     sizes = int(pool["generation"]), int(pool["resourceSliceCount"])
-    return Slice((driver, str(pool["name"])), *sizes, node, units)
+    return Slice((driver, str(pool["name"])), *sizes, node, units, counters(spec))
 
 
 def _unit(device: Object, driver: str, node: str, names: Names) -> _Unit:
-    place = (
-        node or str(device.get("nodeName") or ""),
-        names.of(driver, device.get("attributes") or {}),
-    )
-    counters = [f"/{one['counterSet']}" for one in device.get("consumesCounters") or ()]
-    key = str(min(counters, default=device["name"]))
-    return _Unit(place, key, shares(device), taint(device, driver))
+    attributes, name = device.get("attributes") or {}, str(device["name"])
+    place = node or str(device.get("nodeName") or ""), names.of(driver, attributes)
+    consumes, groups = consumption(device)
+    sets = [f"/{one['counterSet']}" for one in device.get("consumesCounters") or ()]
+    key = min(sets, default=name)
+    why, part = taint(device, driver), None
+    if consumes:
+        profile = profile_in_slice(attributes)
+        part = Piece(name, profile, consumes, groups, held=why == HELD, usable=not why)
+    return _Unit(place, key, shares(device), why, part)
+
+
+def profile_in_slice(attributes: Mapping[str, Any]) -> str:
+    """Return the profile of a device in a slice, which may not say whether it is a whole."""
+    plain = {name.rpartition("/")[2]: value for name, value in attributes.items()}
+    known: dict[str, object] = {one: plain[one].get("string") for one in PROFILES if one in plain}
+    is_part = str(plain.get("resource", {}).get("string")).endswith(PART)
+    return profile_of(known, on_demand=is_part or any(known.values()))
 
 
 class Claimed(NamedTuple):
@@ -142,6 +168,7 @@ class _InSlices:
     """Devices that claims hold and that are in no slice, such as after a switch back."""
     drivers: set[str] = field(default_factory=set[str])
     problems: list[str] = field(default_factory=list[str])
+    profiles: Profiles = field(default_factory=dict)
 
     def add(self, driver: str, unit: _Unit) -> None:
         self.drivers.add(driver)
@@ -150,17 +177,33 @@ class _InSlices:
         self.withheld += unit.shares if unit.taint == HELD else 0
 
 
+_Named = dict[tuple[_Pool, str], _Unit]
+
+
 def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place, _InSlices]:
     found: dict[Place, _InSlices] = defaultdict(_InSlices)
-    devices: dict[tuple[_Pool, str], _Unit] = {}
-    uncounted: dict[tuple[_Pool, str], _Unit] = {}
+    devices, uncounted = _Named(), _Named()
+    complete: list[Sequence[Slice]] = []
     for parts, is_complete in newest(slices):
         names = {(one.pool, name): unit for one in parts for name, unit in one.units.items()}
         if is_complete:
             devices |= names
+            complete.append(parts)
         else:
             uncounted |= names
             _note_incomplete(parts, {unit.place for unit in names.values()}, found)
+    claims = list(claims)
+    _count_units(devices, uncounted, claims, found)
+    _count_parts(complete, {(one.pool, one.device) for one in claims}, found)
+    return found
+
+
+def _count_units(
+    devices: _Named,
+    uncounted: _Named,
+    claims: Iterable[Claimed],
+    found: Mapping[Place, _InSlices],
+) -> None:
     units: dict[tuple[_Pool, Place, str], _Unit] = {}
     for (pool, _), unit in devices.items():
         key = pool, unit.place, unit.key
@@ -176,7 +219,24 @@ def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place
             found[uncounted[name].place if name in uncounted else one.place].lost += one.shares
     for at, count in held.items():
         found[at[1]].held += min(count, units[at].shares)
-    return found
+
+
+def _count_parts(
+    pools: Iterable[Sequence[Slice]],
+    taken: Collection[tuple[_Pool, str]],
+    found: Mapping[Place, _InSlices],
+) -> None:
+    """Count the parts of ``pools``, of which claims have those in ``taken``."""
+    for slices in pools:
+        amounts = {name: amount for one in slices for name, amount in one.counters.items()}
+        places: dict[Place, list[Piece]] = {}
+        for one in slices if amounts else ():
+            for name, unit in one.units.items():
+                if part := unit.part:
+                    is_held = part.held or (one.pool, name) in taken
+                    places.setdefault(unit.place, []).append(part._replace(held=is_held))
+        for place, pieces in places.items():
+            found[place].profiles = total([found[place].profiles, divide(amounts, pieces)])
 
 
 def _note_incomplete(
@@ -202,6 +262,8 @@ class Count(NamedTuple):
     """The DRA drivers that offer some."""
     problem: str = ""
     """Why what drivers offer is not known; empty if it is."""
+    profiles: Profiles = {}  # noqa: RUF012 - never changed
+    """The parts that can be made of some, by profile."""
 
 
 def count(
@@ -233,5 +295,6 @@ def count(
             None if held is None else held + dra.held + dra.lost,
             sorted(dra.drivers),
             "; ".join(dra.problems),
+            dra.profiles,
         )
     return counts

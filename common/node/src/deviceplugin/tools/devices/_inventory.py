@@ -2,15 +2,17 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, Final
 
 from deviceplugin._app.text_table import in_chunks
 from deviceplugin._dra.naming import device_name, former_name, pool_name
+from deviceplugin._inventory.divided import Profiles, listed
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools import _command_line
+from deviceplugin.tools._devices_page import is_spare, parts_in
 
 _DRA: Final = "{driver} (DRA)"
 FORMAT: Final = 1
@@ -18,6 +20,8 @@ FORMAT: Final = 1
 
 _HEADER: Final = ("RESOURCE", "DEVICE", "STATE", "NUMA", "HELD BY", "REASON")
 _NONE: Final = "-"
+_OF_PARTS: Final = ("part", "blocked")
+"""Fields of a device that is a part, or the whole of parts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,6 +62,10 @@ class NodeDevice:
     attributes: dict[str, str | int | bool] = field(default_factory=dict)
     capacity: dict[str, str | int] = field(default_factory=dict)
     holders: set[Holder] = field(default_factory=set)
+    part: str = ""
+    """What it is in hardware that has parts: ``whole``, ``made``, ``spare`` (not made) or empty."""
+    blocked: bool = False
+    """Whether nobody can have it because of what others have of the same hardware."""
 
     @property
     def state(self) -> str:
@@ -67,6 +75,10 @@ class NodeDevice:
         # Of a device that DRA offers, or is about to, the kubelet says that it is not allocatable.
         if self.holders and (self.healthy or self.allocatable is not False or self._has_claim):
             return "in use"
+        if self.part == "made":
+            return "made"
+        if self.blocked:
+            return "blocked"
         if self.allocatable or self.by_dra:
             return "free"
         return "unknown" if self.allocatable is None else "not allocatable"
@@ -74,6 +86,14 @@ class NodeDevice:
     @property
     def _has_claim(self) -> bool:
         return any(holder.claim for holder in self.holders)
+
+
+def _part(entry: Any) -> str:
+    if not entry.get("part"):
+        return ""
+    if is_spare(entry):
+        return "spare"
+    return "made" if entry["part"]["on_demand"] else "whole"
 
 
 def _without_pod(holder: Holder) -> Holder:
@@ -93,6 +113,8 @@ class Inventory:
         self._by_claim: defaultdict[tuple[str, Holder], list[NodeDevice]] = defaultdict(list)
         """By driver, what plugins say that a container has by a claim: also shares, which have no
         name of their own in slices. Without pod and container if the plugin does not know them."""
+        self.parts: dict[tuple[str, str], Profiles] = {}
+        """What is made and possible, by resource and name of hardware."""
         self.unknown: list[str] = []
         """What is unknown, a message for each."""
 
@@ -129,6 +151,7 @@ class Inventory:
                 self._add_entry(str(resource["name"]), entry, driver)
             if resource.get("problem"):
                 self.unknown.append(f"{resource['name']}: {resource['problem']}")
+        self.parts |= parts_in(page)
 
     def close(self) -> None:
         """Mark all other devices as not allocatable, after the kubelet's answer is complete."""
@@ -150,6 +173,8 @@ class Inventory:
         device.by_dra = bool(entry.get("by_dra"))
         device.reason = str(entry.get("reason", ""))
         device.since = str(entry.get("since", ""))
+        device.part = _part(entry)
+        device.blocked = bool(entry.get("blocked"))
         device.numa_nodes.update(map(int, entry.get("numa_nodes", ())))
         device.attributes.update(entry.get("attributes", {}))
         device.capacity.update(entry.get("capacity", {}))
@@ -193,10 +218,16 @@ class Inventory:
 
 
 def table(inventory: Inventory, at_once: int) -> Iterator[str]:
-    """Yield the lines, of which ``at_once`` are aligned with each other, or more."""
-    devices = list(inventory)
+    """Yield the lines, of which ``at_once`` are aligned with each other, or more.
+
+    Parts that are not made are only counted.
+    """
+    devices = [one for one in inventory if one.part != "spare"]
+    parts = (f"{of}: {listed(found)}" for (_, of), found in sorted(inventory.parts.items()))
     lines = in_chunks(chain([_HEADER], map(_row, devices)), at_once) if devices else ["no devices"]
-    for line in chain(lines, _sums(devices), (f"unknown: {one}" for one in inventory.unknown)):
+    for line in chain(
+        lines, _sums(devices), parts, (f"unknown: {one}" for one in inventory.unknown)
+    ):
         yield f"{line}\n"
 
 
@@ -230,13 +261,17 @@ def _sums(devices: Iterable[NodeDevice]) -> Iterator[str]:
 
 def document(inventory: Inventory) -> Mapping[str, Any]:
     """Return everything, for JSON. ``null`` means unknown."""
-    return _command_line.document(
-        FORMAT, {"devices": [_entry(device) for device in inventory], "unknown": inventory.unknown}
-    )
+    parts = [
+        {"resource": resource, "of": name, "profiles": {k: asdict(one) for k, one in found.items()}}
+        for (resource, name), found in sorted(inventory.parts.items())
+    ]
+    found = {"devices": [_entry(device) for device in inventory], "unknown": inventory.unknown}
+    return _command_line.document(FORMAT, found | ({"parts": parts} if parts else {}))
 
 
 def _entry(device: NodeDevice) -> Mapping[str, Any]:
-    given = {one.name: getattr(device, one.name) for one in fields(device)}
+    more = () if device.part else _OF_PARTS
+    given = {one.name: getattr(device, one.name) for one in fields(device) if one.name not in more}
     return {
         "resource": device.resource,
         "id": device.id,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ from deviceplugin.tools._devices_page import (
     ask,
     bounded,
     decode,
+    is_spare,
 )
 
 COMPONENT: Final = "deviceplugin"
@@ -102,7 +104,7 @@ def _facts(page: Any) -> list[Fact]:
         name = str(resource["name"])
         problem = str(resource["problem"])  # none where it need not be registered
         found.append(Fact(name, "", not problem, problem))
-        for device in resource["devices"]:
+        for device in filterfalse(is_spare, resource["devices"]):
             reason, since = str(device.get("reason", "")), str(device.get("since", ""))
             found.append(Fact(name, str(device["id"]), bool(device["healthy"]), reason, since))
             found += _of_pods(found[-1], device)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
+from deviceplugin._config.slices import consumption, counters
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_testing.conformance._check import Failed
 from deviceplugin_testing.conformance._node import CheckedProcess
@@ -53,13 +54,31 @@ def _newest(slices: Slices) -> Slices:
 
 
 def offered(pools: Mapping[str, Slices]) -> Iterator[Offered]:
-    """Yield the devices without taints of complete pools, in the order of the scheduler."""
+    """Yield the devices without taints of complete pools, in the order of the scheduler.
+
+    Of devices that consume counters, they are as many as claims can have at the same time.
+    """
     for name, slices in sorted(pools.items()):
         if len(slices) == slices[0]["spec"]["pool"]["resourceSliceCount"]:
-            for one in sorted(slices, key=lambda one: str(one["metadata"]["name"])):
-                for device in one["spec"].get("devices", ()):
-                    if not device.get("taints"):
-                        yield Offered(name, device["name"], _consumed(device))
+            ordered = sorted(slices, key=lambda one: str(one["metadata"]["name"]))
+            devices = [device for one in ordered for device in one["spec"].get("devices", ())]
+            for device in _together([one for one in devices if not one.get("taints")], slices):
+                yield Offered(name, device["name"], _consumed(device))
+
+
+def _together(devices: Slices, slices: Slices) -> Slices:
+    """Return those of ``devices`` that have room beside each other, the smallest if not all do."""
+    left = {name: n for one in slices for name, n in counters(one["spec"]).items()}
+    chosen, groups = set[str](), list[frozenset[str]]()
+    for device in sorted(devices, key=lambda one: sum(consumption(one)[0].values())):
+        wanted, own = consumption(device)
+        every = [*groups, frozenset(own)]
+        goes = not any(every) or bool(frozenset.intersection(*every))
+        if not wanted or (goes and all(n <= left.get(name, 0) for name, n in wanted.items())):
+            left.update((name, left.get(name, 0) - n) for name, n in wanted.items())
+            groups = every if wanted else groups
+            chosen.add(device["name"])
+    return [one for one in devices if one["name"] in chosen]
 
 
 def _consumed(device: Mapping[str, Any]) -> tuple[tuple[str, str], ...] | None:

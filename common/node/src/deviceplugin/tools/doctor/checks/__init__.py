@@ -42,6 +42,7 @@ KUBELET: Final = (
     ),
     Check("shortfalls", "what the running plugin should offer and does not", _plugin.shortfalls),
     Check("holds", "devices that an operator holds, and for how long", _plugin.holds),
+    Check("parts", "what is made of devices that have parts, and what could be", _plugin.parts),
     Check("dra", "directories, records and CDI files of DRA drivers", _dra.drivers),
     Check("dra-cluster", "API, rights and classes that DRA needs", _dra.cluster),
     Check("dra-runtime", "whether the container runtime adds CDI devices", _dra.runtime),

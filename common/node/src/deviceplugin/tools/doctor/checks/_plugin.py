@@ -6,9 +6,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from deviceplugin._config.settings import Settings
+from deviceplugin._inventory.divided import listed
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.errors import ConfigError, DevicePluginError
-from deviceplugin.tools._devices_page import Credentials, NoAnswerError, RefusedError, ask, page_of
+from deviceplugin.tools._devices_page import (
+    Credentials,
+    NoAnswerError,
+    RefusedError,
+    ask,
+    page_of,
+    parts_in,
+)
 from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import Refused, attribute, named_in, places_in, settings_of
 from deviceplugin.tools.doctor.checks._kubelet import healthy_devices
@@ -135,13 +143,33 @@ def _offers(page: Any) -> list[_Offer]:
             one["registered"],
             one["problem"],
             # None of these is the kubelet's while DRA offers all; an older plugin does not say it.
-            frozenset(each["id"] for each in one["devices"] if each["healthy"])
+            frozenset(
+                each["id"] for each in one["devices"] if each["healthy"] and not _is_made(each)
+            )
             if one.get("offered", {}).get("device-plugin", 1)
             else frozenset(),
             frozenset(each["id"] for each in one["devices"]),
         )
         for one in page["resources"]
     ]
+
+
+def _is_made(device: Any) -> bool:
+    """Return whether it is a part that is made for claims, which no kubelet has."""
+    return bool((device.get("part") or {}).get("on_demand"))
+
+
+def parts(node: Node) -> Iterator[Finding]:
+    """What is made of hardware that can be given out in parts, and what more could be."""
+    try:
+        page, found = _asked(node, parts_in, "what parts are made is not known.")
+    except _NotAskedError as reason:
+        yield reason.args[0]
+        return
+    for (resource, name), profiles in found.items():
+        yield ok(f"{resource} {name}", listed(profiles))
+    if not found:
+        yield ok(page, "no device has parts")
 
 
 def registrations(node: Node) -> Iterator[Finding]:

@@ -51,8 +51,10 @@ SYMPTOMS: Final[Sequence[Symptom]] = (
     ),
     Symptom(
         r"cannot allocate all claims|cannot schedule extended resource claim|cannot fit resource",
-        "on the nodes that are left, no free device fits the claim's class and selectors",
-        "compare the selectors with kubectl get resourceslices -o yaml: names and types count",
+        "on the nodes that are left, no free device fits the claim's class and selectors, or there "
+        "is no room for another part of a device that is given out in parts",
+        "compare the selectors with kubectl get resourceslices -o yaml: names and types count; "
+        "deviceplugin fleet says how many parts of each profile are possible",
     ),
     Symptom(
         r"device class \S+ does not exist",
@@ -188,6 +190,13 @@ SYMPTOMS: Final[Sequence[Symptom]] = (
         r"DRA driver \S+ is not registered",
         "the driver of the claim does not run on this node, or has just started",
         "wait a minute; then check that the driver's pod runs on the node",
+    ),
+    Symptom(
+        r"NodePrepareResources.*(without room|somebody else|part not made)",
+        "the part of a device could not be made: others have what it needs, or made something that "
+        "the driver must not remove",
+        "deviceplugin fleet says what is possible. Who runs the cluster can ask deviceplugin "
+        "devices, and deviceplugin doctor --only parts on the node",
     ),
     Symptom(
         r"NodePrepareResources",

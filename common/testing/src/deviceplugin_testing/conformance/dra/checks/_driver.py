@@ -1,15 +1,17 @@
 """Registration and slices: how a driver introduces itself, and what it publishes."""
 
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
+from deviceplugin._config.slices import consumption, counters, taint
 from deviceplugin._platform import rpc
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
-from deviceplugin_testing.conformance.dra._node import DraNode
+from deviceplugin_testing.conformance.dra._node import DraNode, Slices
 from deviceplugin_testing.conformance.dra._trial import DraTrial
 
 DRIVER: Final = CheckGroup("driver", "Driver registration")
@@ -128,6 +130,39 @@ def _incomplete(node: DraNode) -> str:
         if wanted != {len(slices)}:
             return f"pool {name} has {len(slices)} slices, and says {sorted(wanted)}"
     return ""
+
+
+@SLICES.check(
+    "counters",
+    "Lets devices consume counters that the pool has, and no more than these",
+    why="The scheduler takes no device of a pool in which one refers to what is not there.",
+)
+def _counters(trial: DraTrial) -> str:
+    node = trial.node()
+    # Slices are written one by one, so counters may still be on their way.
+    node.wait(lambda: not _overdrawn(node), node.limits.within)
+    if problem := _overdrawn(node):
+        raise Failed(problem)
+    consuming = sum(bool(consumption(one)[0]) for one in _devices_in(node.slices))
+    return f"{consuming} devices consume counters"
+
+
+def _overdrawn(node: DraNode) -> str:
+    """Return which device consumes counters that are not there; empty if none does."""
+    for name, slices in node.pools().items():
+        there = {k: n for one in slices for k, n in counters(one["spec"]).items()}
+        for device in _devices_in(slices):
+            for (of, counter), amount in consumption(device)[0].items():
+                if amount > there.get((of, counter), 0) and not taint(device, node.driver):
+                    most = there.get((of, counter), "none")
+                    what = f"{amount} of {counter} in {of}, of which there is {most}"
+                    return f"{device['name']} in pool {name} consumes {what}"
+    return ""
+
+
+def _devices_in(slices: Slices) -> Iterator[Mapping[str, Any]]:
+    for one in slices:
+        yield from one["spec"].get("devices", ())
 
 
 @SLICES.check(
