@@ -261,5 +261,7 @@ def is_of_the_future(status: dict[str, Any]) -> bool:
 
 def _was_killed(ended: dict[str, Any]) -> bool:
     """Return whether a container was killed, or the runtime could not even start it."""
-    never_ran = ended.get("reason") == "StartError"  # such as when the kubelet is restarted
-    return never_ran or bool(ended["exitCode"] == KILLED and ended.get("reason") != "OOMKilled")
+    reason = ended.get("reason")
+    # A kubelet was restarted, or a runtime that did not see the end, as of all that a reboot ends.
+    is_unseen = reason in {"StartError", "Unknown"}
+    return is_unseen or bool(ended["exitCode"] == KILLED and reason != "OOMKilled")
