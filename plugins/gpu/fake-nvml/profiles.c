@@ -25,8 +25,15 @@ unsigned profile_id(unsigned profile)
     return PROFILES[profile].id;
 }
 
-/* A MIG device of this GPU that has the profile, or one as the GPU's size makes it. */
-static nvmlReturn_t profile_of(const struct gpu *gpu, unsigned profile, struct mig *mig)
+unsigned profile_of_id(unsigned id)
+{
+    unsigned profile = 0;
+    while (profile < NVML_PROFILES && PROFILES[profile].id != id)
+        profile++;
+    return profile;
+}
+
+nvmlReturn_t profile_of(const struct gpu *gpu, unsigned profile, struct mig *mig)
 {
     static const long long EIGHTHS[] = {[1] = 1, [2] = 2, [3] = 4, [4] = 4, [7] = 8};
     if (profile >= NVML_PROFILES)

@@ -395,7 +395,7 @@ def test_a_shutdown_ends_event_sets() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("gpu 0\nbogus", '2: "bogus" is none of driver, gpu, mig, link, switch, path, fault'),
+        ("gpu 0\nbogus", '2: "bogus" is none of driver, gpu, mig, instance, gone, link, switch, path, fault'),
         ("gpu", "1: gpu needs a GPU such as 0, 0-3 or all"),
         ("gpu x", '1: "x" is no GPU such as 0, 0-3 or all'),
         ("gpu 3-1", '1: "3-1" is no GPU such as 0, 0-3 or all'),
