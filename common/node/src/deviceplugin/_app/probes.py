@@ -149,7 +149,7 @@ class Status:
 
     def count_devices(self) -> list[DeviceCount]:
         resources = self.catalogue.resources()
-        return [(name, *counts(resource.devices)) for name, resource in resources.items()]
+        return [(name, *counts(resource.listed)) for name, resource in resources.items()]
 
     def attribute(self) -> list[Attribution]:
         holdings = self.tracker.current()
@@ -185,7 +185,7 @@ def offered(ownership: Ownership, resources: Iterable[Resource]) -> Iterator[Off
 
 def offered_of(ownership: Ownership, resource: Resource) -> Offered:
     """Return what each protocol would give out now of ``resource``."""
-    leaving, devices = ownership.leaving, resource.devices
+    leaving, devices = ownership.leaving, resource.listed
     withheld = ownership.withheld(resource.name, devices)
     states = ownership.offered(resource).items()
     return Offered(

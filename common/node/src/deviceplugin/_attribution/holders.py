@@ -8,10 +8,12 @@ from typing import NamedTuple
 from deviceplugin._attribution.claim_holders import Claim, ClaimHolders
 from deviceplugin._attribution.handover import UNKNOWN
 from deviceplugin._attribution.hardware import HeldHardware, Records, no_records, shown
+from deviceplugin._attribution.parts import Parts, Room
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
 from deviceplugin._attribution.releases import Observation, ReleaseLedger
 from deviceplugin._attribution.stale import PREFIX, Stale
+from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin.errors import AllocationError
 
@@ -75,9 +77,12 @@ class PodHolders:
 class Holders:
     """All that hold devices, and why others may not. Not thread-safe; monotonic seconds."""
 
-    def __init__(self, timing: AttributionTiming) -> None:
+    def __init__(
+        self, timing: AttributionTiming, resources: Callable[[], Mapping[str, Resource]] = dict
+    ) -> None:
         self.pods = PodHolders(timing)
         self.claims = ClaimHolders()
+        self.parts = Parts(resources)
         self.allocating: Counter[Key] = Counter()
         """The devices of which allocations are under way."""
         self.hardware = HeldHardware()
@@ -126,8 +131,30 @@ class Holders:
 
     def compare(self, records: Records = no_records) -> bool:
         """Find out which devices are closed by what is held now; return whether others are."""
-        held = self.pods.held | self.allocating.keys() | self.claims.by_device.keys()
+        held = self.by_pods | self.claims.by_device.keys()
+        self.parts.keep(held)
         return self.hardware.keep(held, records)
+
+    @property
+    def by_pods(self) -> AbstractSet[Key]:
+        """The devices that pods hold, or may."""
+        return self.pods.held | self.allocating.keys()
+
+    def room(self, resource: str, held: AbstractSet[Key] | None = None) -> Room | None:
+        """Return the room that ``held``, by default all that is, leaves; None without parts."""
+        if self.parts.room(resource, ()) is None:
+            return None
+        unread = filter(self.claims.unreadable_holder, self.parts.keys(resource))
+        held = self.by_pods | self.claims.by_device.keys() if held is None else held
+        return self.parts.room(resource, held.union(unread))
+
+    def crowded(self, keys: Collection[Key]) -> Mapping[Key, str]:
+        """Return why ``keys`` have no room together beside what others hold, as `Room` does."""
+        found: dict[Key, str] = {}
+        for resource in {key[0] for key in keys}:
+            if (room := self.room(resource)) is not None:
+                found |= room.refusals(key for key in keys if key[0] == resource)
+        return found
 
     def user(self, key: Key) -> str:
         """Return which claim or pod has the device, or its hardware; empty if none does."""
@@ -163,13 +190,20 @@ class Holders:
                 found[one] = "; ".join(filter(None, (found.get(one), why)))
         return found
 
-    def closed_to_pods(self, key: Key) -> str:
+    def closed_to_pods(self, key: Key, room: Room | None = None) -> str:
         """Return why no pod may get the device; empty if one may.
 
         That a pod holds it under this id is no reason: the kubelet decides among pods, and notices
         their end sooner.
         """
-        return self.held.get(key) or self.claims.closed(key) or self.elsewhere(key)
+        why = self.held.get(key) or self.claims.closed(key) or self.elsewhere(key)
+        return why or ("" if room is None else room.why(key))
+
+    def closed_in_slices(self, key: Key, room: Room | None) -> str:
+        """Return why no further claim may get the device; empty if one may."""
+        held = self.held.get(key) or self.by_pod(key) or self.claims.unreadable_holder(key)
+        held = held or self.elsewhere(key, self.claims.by_device.get(key))
+        return held or ("" if room is None else room.why(key))
 
     def closed_to(self, claim: Claim, key: Key) -> str:
         """Return why ``claim`` may not get the device; empty if it may."""

@@ -4,24 +4,25 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin._attribution import handover
 from deviceplugin._attribution.claim_holders import Claim, UnreadableRecords
 from deviceplugin._attribution.handover import UNHEALTHY, UNKNOWN, Handover, Mode, OfferState
 from deviceplugin._attribution.hardware import Records, no_records
 from deviceplugin._attribution.holders import Choice, Holders, choose, refuse
+from deviceplugin._attribution.parts import Room
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity
-from deviceplugin.model import Device
+from deviceplugin.model import Device, Part
 
 __all__ = ["UNHEALTHY", "UNKNOWN", "Claim", "Mode", "OfferState", "Ownership"]
 _Keys = Collection[Key]
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 _TIMING: Final = AttributionTiming.of(30.0)
 
 
@@ -29,8 +30,8 @@ class Ownership:
     """Who owns each device and who holds it. Thread-safe.
 
     The owner is the protocol that may give a device out; `Handover` says how it changes. Allocate
-    and Prepare are decided and recorded under one lock, so no device ever gets two holders.
-    ``resources`` returns the resources of this process, by name, without waiting for a lock.
+    and Prepare are decided and recorded under one lock, so no device ever gets two holders, and no
+    counter is exceeded. ``resources`` returns those of this process, without waiting for a lock.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Ownership:
         self._mode: Mode = mode
         self._resources, self._clock = resources, clock
         self._lock = threading.Lock()
-        self._holders = Holders(timing)
+        self._holders = Holders(timing, resources)
         self._pods, self._claims = self._holders.pods, self._holders.claims
         self._handover = Handover(timing.handover_confirm)
         self._driver_runs, self._listeners = False, Listeners()
@@ -61,7 +62,8 @@ class Ownership:
         """
         keys = {(resource, device_id) for device_id in ids}
         with self._lock:
-            refuse({key: why for key in keys if (why := self._closed_to_pods(key))}, resource)
+            closed = {key: why for key in keys if (why := self._closed_to_pods(key))}
+            refuse({**self._holders.crowded(keys), **closed}, resource)
             others = self._holders.begin(keys)
             same = {key: why for key in keys if (why := self._holders.elsewhere(key))}
         given: Collection[Key] = ()
@@ -77,25 +79,24 @@ class Ownership:
     def withheld(self, resource: str, ids: Iterable[str]) -> Mapping[str, str]:
         """Return which of ``ids`` the device plugin must not offer, each with the reason."""
         with self._lock:
-            if not (self._mode == "dra" or self._claims or self._handover or self.hardware.rivals):
+            room, dra = self._holders.room(resource), self._mode == "dra"
+            if not (dra or self._claims or self._handover or self.hardware.rivals or room):
                 return _NOTHING  # so that a node without DRA does not pay for it
-            keys = ((resource, device_id) for device_id in ids)
-            return {key[1]: why for key in keys if (why := self._withheld(key))}
+            return {one: why for one in ids if (why := self._withheld((resource, one), room))}
 
-    def _closed_to_pods(self, key: Key) -> str:
+    def _closed_to_pods(self, key: Key, room: Room | None = None) -> str:
         """Return why no Allocate may give out the device; empty if one may.
 
         The kubelet may still have chosen a device that it has been told to be unhealthy.
         """
-        if why := self._holders.closed_to_pods(key):
+        why = self._holders.closed_to_pods(key, room)
+        if why or self._owner_is_plugin(key):
             return why
-        if self._owner_is_plugin(key):
-            return ""
         return handover.BY_DRA if self._mode == "dra" else handover.LEAVING_DRA
 
-    def _withheld(self, key: Key) -> str:
+    def _withheld(self, key: Key, room: Room | None) -> str:
         leaving = self._mode == "dra" and self._owner_is_plugin(key)
-        return self._closed_to_pods(key) or (leaving and handover.BY_DRA) or ""
+        return self._closed_to_pods(key, room) or (leaving and handover.BY_DRA) or ""
 
     def _owner_is_plugin(self, key: Key) -> bool:
         return (self._mode == "device-plugin") != (key in self._handover)
@@ -116,6 +117,8 @@ class Ownership:
             held = self._claims.held(claim.uid)
             closed = lambda key: "" if key in held else self._holders.closed_to(claim, key)  # noqa: E731
             chosen = choose(wanted, choices, closed, last=self._handover.keys - held)
+            # What it holds already stays its own, whatever has become of the counters.
+            refuse(self._holders.crowded(wanted) if wanted - held else {})
             self._claims.add(claim, wanted, frozenset(key for each in chosen for key in each))
             others = self._holders.compare()
         self._call(others=others)
@@ -136,12 +139,14 @@ class Ownership:
         *,
         unreadable: UnreadableRecords | None = None,
         records: Records = no_records,
+        parts: Mapping[Key, Part] = _NOTHING,
     ) -> None:
         """Count what ``claims`` have as held by them, whoever else does: it was prepared before.
 
-        What others with ``unreadable`` records have is given to nobody.
+        What others with ``unreadable`` records have is given to nobody. ``parts`` are recorded.
         """
         with self._lock:
+            self._holders.parts.claimed(parts)
             if unreadable is not None:
                 self._claims.respect(unreadable)
             for claim, keys in claims.items():
@@ -155,20 +160,16 @@ class Ownership:
     def offered(self, resource: Resource) -> Mapping[str, OfferState]:
         """Return what DRA says of each device of ``resource``, by id; nothing until it is known."""
         with self._lock:
-            return {
-                device_id: self._offer(device, (resource.name, device_id))
-                for device_id, device in resource.devices.items()
-            }
+            room = self._holders.room(resource.name, self._holders.by_pods | self._handover.keys)
+            name, devices = resource.name, resource.devices.items()
+            return {one: self._offer(device, (name, one), room) for one, device in devices}
 
-    def _offer(self, device: Device, key: Key) -> OfferState:
+    def _offer(self, device: Device, key: Key, room: Room | None) -> OfferState:
         offered = self._mode == "dra" and self._pods.known
-        held = self._holders.held.get(key) or self._holders.by_pod(key)
-        held = held or self._claims.unreadable_holder(key)
-        held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
-        closed = held or (handover.LEAVING_PLUGIN if is_leaving else "")
-        claimed = self._claims.way(key)
-        return OfferState.of(device, offered=offered, closed=closed, claimed=claimed)
+        leaving = handover.LEAVING_PLUGIN if is_leaving else ""
+        closed = self._holders.closed_in_slices(key, room) or leaving
+        return OfferState.of(device, offered=offered, closed=closed, claimed=self._claims.way(key))
 
     # The mode, and the handover from one to the other.
 
@@ -185,8 +186,8 @@ class Ownership:
         """Return whether DRA offers devices of ``resource``, or did and is not done with them."""
         with self._lock:
             keys = self._claims.by_device.keys() | self._handover.keys
-            named = any(name == resource for name, _ in keys)
-            return named or self._mode == "dra" or self._driver_runs
+            is_on = self._mode == "dra" or self._driver_runs
+            return is_on or any(name == resource for name, _ in keys)
 
     def driver_runs(self, *, runs: bool) -> None:
         """Record whether the DRA driver runs. As long as it does, DRA concerns every resource."""
@@ -237,8 +238,7 @@ class Ownership:
             now = self._clock.now()
             others = self._holders.observe(holdings, kubelet, now, records)
             if self._mode == "dra" and holdings.holds is not None:
-                held = self._pods.held | self._holders.allocating.keys()
-                listed = self._pods.listed
+                listed, held = self._pods.listed, self._holders.by_pods
                 self._handover.observe(listed, held, kubelet, now, complete=holdings.complete)
             changed = before != self._state()
         self._call(others=others, changed=changed)

@@ -12,8 +12,8 @@ from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import device_problem, shown
 from deviceplugin._platform import hooks
 from deviceplugin.errors import DiscoveryError
-from deviceplugin.model import Device
-from deviceplugin.plugin import Plugin
+from deviceplugin.model import Device, Part
+from deviceplugin.plugin import Capabilities, Plugin
 
 MAX_DEVICES: Final = 300_000
 """With more devices than this, a list is too long for the kubelet, whatever their ids."""
@@ -42,7 +42,10 @@ def discover(
                 f"discover() must return a list of devices, or yield them, not {shown(given)}"
             )
         # Without a list in between, memory that is reused at once is still in the CPU's caches.
-        return sort_out(itertools.islice(given, MAX_DEVICES + 1), plugin.resource, known)
+        makes = Capabilities.of(plugin).make_part
+        return sort_out(
+            itertools.islice(given, MAX_DEVICES + 1), plugin.resource, known, makes=makes
+        )
 
     groups, problems = hooks.call(found)
     if sum(map(len, groups.values())) + problems.total() > MAX_DEVICES:
@@ -51,16 +54,21 @@ def discover(
 
 
 def sort_out(
-    found: Iterable[Device], default: str, known: Mapping[str, Mapping[str, Device]] = _NOTHING
+    found: Iterable[Device],
+    default: str,
+    known: Mapping[str, Mapping[str, Device]] = _NOTHING,
+    *,
+    makes: bool = False,
 ) -> tuple[Groups, Counter[str]]:
     """Return the devices by resource, and how many others were skipped for which reason.
 
     Devices that name no resource belong to ``default``, which is included even without devices. A
     device that equals a known one is replaced by it, so later steps see by identity that it is
-    unchanged.
+    unchanged. Parts on demand are skipped unless the plugin ``makes`` some.
     """
     groups: Groups = {default: {}} if default else {}
     problems: Counter[str] = Counter()
+    has_parts = False
     for given in found:
         device = _known(given, default, known)
         if device is None:
@@ -73,12 +81,40 @@ def sort_out(
             problems[f"device id {device.id!r} is given more than once"] += 1
         else:
             group[device.id] = device
+            has_parts |= device.part is not None
+    _drop_misnamed(groups, problems)
+    if has_parts:
+        for resource, device, problem in list(_odd_parts(groups, makes=makes)):
+            problems[f"device {device.id}: {problem}"] += 1
+            del groups[resource][device.id]
+    return groups, problems
+
+
+def _drop_misnamed(groups: Groups, problems: Counter[str]) -> None:
     if nameless := groups.pop("", {}):
         problems["no resource is named, by the device or as resource of the plugin"] = len(nameless)
     for name in list(groups):
         if problem := resource_name_problem(name):
             problems[f"resource name {name!r} is not valid: {problem}"] = len(groups.pop(name))
-    return groups, problems
+
+
+def _odd_parts(groups: Groups, *, makes: bool) -> Iterator[tuple[str, Device, str]]:
+    """Yield parts that cannot be, with their resources and why. Of counters, most are right."""
+    ways: dict[str, Counter[object]] = {}
+    parts = [
+        (resource, one, one.part, (resource, frozenset(one.part.of.amounts.items())))
+        for resource, group in groups.items()
+        for one in group.values()
+        if one.part is not None
+    ]
+    for _, _, part, way in parts:
+        ways.setdefault(part.of.name, Counter())[way] += 1
+    for resource, device, part, way in parts:
+        if part.on_demand and not makes:
+            yield resource, device, "it is made on demand, but the plugin has no make_part()"
+        elif way != ways[part.of.name].most_common(1)[0][0]:
+            what = "has other amounts, or another resource, than most of its parts say"
+            yield resource, device, f"part of {part.of.name}, which {what}"
 
 
 def _known(
@@ -112,6 +148,17 @@ def describe(device: Device, since: float) -> Mapping[str, Any]:
         "nodes": [node.host_path for node in device.nodes],
         "attributes": dict(device.attributes),
         "capacity": dict(device.capacity),
+        **({"part": _part(device.part)} if device.part else {}),
+    }
+
+
+def _part(part: Part) -> Mapping[str, Any]:
+    return {
+        "of": part.of.name,
+        "amounts": dict(part.of.amounts),
+        "consumes": dict(part.consumes),
+        "groups": list(part.groups),
+        "on_demand": part.on_demand,
     }
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Final
@@ -41,7 +42,12 @@ def check_plugins(plugins: Iterable[object]) -> None:
         if not isinstance(plugin, Plugin):
             raise ConfigError(f"{plugin!r} is not a plugin: its class must be derived from Plugin")
         kind = type(plugin).__name__
-        if problem := _name_problem(plugin) or hook_problem(plugin) or _parameters_problem(plugin):
+        if problem := (
+            _name_problem(plugin)
+            or hook_problem(plugin)
+            or _parameters_problem(plugin)
+            or _parts_problem(plugin)
+        ):
             raise ConfigError(f"{kind}: {problem}")
         for method, hook in doubtful_methods(plugin).items():
             fields = {"plugin": kind, "method": method, "did_you_mean": hook}
@@ -82,6 +88,17 @@ def _parameters_problem(plugin: Plugin) -> str:
         parameters.check(kind)
     except ConfigError as error:
         return str(error)
+    return ""
+
+
+def _parts_problem(plugin: Plugin) -> str:
+    make, unmake = (overrides(plugin, one) for one in ("make_part", "unmake_part"))
+    if make != unmake:
+        one, other = ("make", "unmake") if make else ("unmake", "make")
+        return f"{one}_part() is there without {other}_part(): a part must be made and removed"
+    limit: object = plugin.part_timeout
+    if make and not (isinstance(limit, int | float) and 0 < limit < math.inf):
+        return f"part_timeout {limit!r} is not a number of seconds"
     return ""
 
 

@@ -13,7 +13,7 @@ from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device
-from deviceplugin.plugin import Plugin
+from deviceplugin.plugin import Capabilities, Plugin
 from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -80,9 +80,11 @@ class Snapshot(NamedTuple):
     """The same as the kubelet gets it if all are offered, encoded once for all streams."""
     chunks: Sequence[Chunk]
     """The chunks of ``encoded``."""
+    listed: Mapping[str, Device]
+    """Those of ``devices`` that the kubelet is told: no parts on demand."""
 
 
-_NOTHING: Final = Snapshot(_NO_DEVICES, b"", ())
+_NOTHING: Final = Snapshot(_NO_DEVICES, b"", (), _NO_DEVICES)
 
 
 class Resource:
@@ -103,6 +105,11 @@ class Resource:
         snapshot = self.snapshot
         return _NO_DEVICES if snapshot is None else snapshot.devices
 
+    @property
+    def listed(self) -> Mapping[str, Device]:
+        """Those of ``devices`` that the device plugin may offer."""
+        return (self.snapshot or _NOTHING).listed
+
     def since(self, device_id: str) -> float:
         """Return when the device's health last changed, in seconds since the epoch."""
         return self._since.get(device_id, 0.0)
@@ -114,15 +121,17 @@ class Resource:
         """
         before = self.snapshot or _NOTHING
         new = _ordered({device.id: device for device in devices}, before.devices)
-        chunks = encode_chunks(list(new.values()), before.chunks)
+        parts, listed = self._divided(new)
+        chunks = encode_chunks(list(listed.values()), before.chunks)
         encoded = b"".join(chunk.encoded for chunk in chunks)
         longest = sum(chunk.longest for chunk in chunks)
         if longest > MAX_LIST_BYTES:
             raise DiscoveryError(
-                f"the list of {len(new)} devices for {self.name} has {longest} bytes, but the "
+                f"the list of {len(listed)} devices for {self.name} has {longest} bytes, but the "
                 f"kubelet accepts {MAX_LIST_BYTES} at most: use fewer devices or shorter ids"
             )
-        changed = list(_changed(chunks, before))
+        changed_parts = [one for one in parts if _is_news(one, before)]
+        changed = [*_changed(chunks, before), *changed_parts]
         now = time.time()
         with self._lock:
             if self._final:
@@ -131,10 +140,19 @@ class Resource:
                 self._since = {device_id: self._since.get(device_id, now) for device_id in new}
             self._since.update((device.id, now) for device in changed)
             stale = self.snapshot is None or self.snapshot.encoded != encoded
-            self.snapshot = Snapshot(MappingProxyType(new), encoded, chunks)
-        if stale:
+            known = MappingProxyType(new)
+            listed = known if listed is new else MappingProxyType(listed)
+            self.snapshot = Snapshot(known, encoded, chunks, listed)
+        if stale or changed_parts:
             self._listeners.call()
         return changed
+
+    def _divided(self, devices: dict[str, Device]) -> tuple[list[Device], dict[str, Device]]:
+        """Return the parts on demand, and the others: ``devices`` itself if no part is made."""
+        if not Capabilities.of(self.plugin).make_part:
+            return [], devices
+        parts = {i: one for i, one in devices.items() if one.part and one.part.on_demand}
+        return [*parts.values()], {i: one for i, one in devices.items() if i not in parts}
 
     def close(self) -> None:
         """Ignore all later snapshots."""
@@ -168,10 +186,14 @@ def _changed(chunks: Iterable[Chunk], before: Snapshot) -> Iterator[Device]:
     old = {id(chunk) for chunk in before.chunks}
     for chunk in chunks:
         for device in chunk.devices if id(chunk) not in old else ():
-            was = before.devices.get(device.id)
-            # It is usually the same object, and == is slower.
-            if was is None or not (was.health is device.health or was.health == device.health):
+            if _is_news(device, before):
                 yield device
+
+
+def _is_news(device: Device, before: Snapshot) -> bool:
+    was = before.devices.get(device.id)
+    # It is usually the same object, and == is slower.
+    return was is None or not (was.health is device.health or was.health == device.health)
 
 
 class Front(Protocol):

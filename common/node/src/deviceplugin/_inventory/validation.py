@@ -2,17 +2,29 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from deviceplugin.kit import files
 from deviceplugin.kit.sysfs import natural
-from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
+from deviceplugin.model import (
+    Allocation,
+    Counters,
+    Device,
+    DeviceNode,
+    Health,
+    Mount,
+    Part,
+    Topology,
+)
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.topology import NUMA_NODES
 
 MAX_ID_LENGTH: Final = 63
+MAX_COUNTERS: Final = 32
+"""Counters of one piece of hardware, and groups of a part: what slices can say."""
+MAX_IDENTITY: Final = 253
 _ENV_NAME: Final = re.compile(r"[^=\0]+")
 _PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
 _CDI_KIND: Final = r"[A-Za-z]([-\w.]*[A-Za-z0-9])?"
@@ -105,6 +117,7 @@ def _description(device: Device) -> _Kinds:
         ("piece of hardware", str, device.hardware),
         ("health", Health, (device.health,)),
         ("topology", Topology, () if device.topology is None else (device.topology,)),
+        ("part", Part, () if device.part is None else (device.part,)),
         ("attribute", str, device.attributes),
         ("attribute's value", (str, int), device.attributes.values()),
         ("capacity", str, device.capacity),
@@ -137,6 +150,8 @@ def _device_problems(device: Device) -> Iterator[str]:
         yield f"health's healthy {shown(healthy)} is not a bool"
     if device.share_of and (problem := _id_problem(device.share_of)):
         yield f"share_of {_shortened(device.share_of)!r} {problem}"
+    if device.part is not None:
+        yield from _part_problems(device.part, device.share_of)
     yield from _recipe_problems(device)
     nodes: Iterable[object] = device.topology.numa_nodes if device.topology else ()
     wrong = (one for one in nodes if type(one) is not int or one not in NUMA_NODES)
@@ -147,6 +162,52 @@ def _device_problems(device: Device) -> Iterator[str]:
     for name, amount in device.capacity.items():
         if not _is_quantity(amount):
             yield f"capacity {name!r} {shown(amount)} is not a quantity, such as 4 or 80Gi"
+
+
+def _part_problems(part: Part, share_of: str) -> Iterator[str]:
+    if share_of:
+        yield "a share cannot be a part: its counters would be counted for each share"
+    if not isinstance(of := part.of, Counters):
+        yield f"part of {shown(of)}, which is not Counters"
+        return
+    if problem := _id_problem(of.name):
+        yield f"part: the name of counters {_shortened(of.name)!r} {problem}"
+    yield from _amount_problems(f"counters {of.name!r}", of.amounts)
+    yield from _amount_problems("what it consumes", part.consumes, of.amounts)
+    for name in (one for one in part.groups if _id_problem(one)):
+        yield f"part: group {shown(name)} {_id_problem(name)}"
+    if len(part.groups) > MAX_COUNTERS:
+        yield f"part: it has {len(part.groups)} groups, of at most {MAX_COUNTERS}"
+    if problem := identity_problem(part.identity) if part.identity != "" else "":
+        yield f"part: identity {_shortened(part.identity)!r} {problem}"
+    if not isinstance(demand := part.on_demand, bool):
+        yield f"part: on_demand {shown(demand)} is not a bool"
+
+
+def _amount_problems(
+    what: str, amounts: Mapping[str, int], known: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    if type(amounts) is not MappingProxyType:
+        yield f"part: {what} is of type {type(amounts).__name__}, not a mapping"
+        return
+    if not 0 < len(amounts) <= MAX_COUNTERS:
+        yield f"part: {what} has {len(amounts)} counters, of 1 to {MAX_COUNTERS}"
+    for name, amount in amounts.items():
+        if problem := _id_problem(name):
+            yield f"part: {what}: counter {shown(name)} {problem}"
+        if type(amount) is not int or amount not in _AMOUNTS:
+            yield f"part: {what}: {name} is {shown(amount)}, not a whole number from 0"
+        if known is not None and name not in known:
+            yield f"part: {what}: {name} is none of its counters: {', '.join(known)}"
+
+
+def identity_problem(identity: object) -> str:
+    """Return what is wrong with the identity of a part that was made, or an empty string."""
+    if not isinstance(identity, str) or not identity:
+        return "must be a string that is not empty"
+    if len(identity) > MAX_IDENTITY:
+        return f"has {len(identity)} characters, of at most {MAX_IDENTITY}"
+    return "" if identity.isprintable() else "has control characters or unreadable bytes"
 
 
 def _recipe_problems(of: Device | Allocation) -> Iterator[str]:

@@ -60,7 +60,7 @@ class Offer:
         Otherwise the resource is better not registered: a kubelet rejects each pod with a limit of
         it, even of zero, if a registered resource has no healthy device.
         """
-        name, devices = self.resource.name, self.resource.devices
+        name, devices = self.resource.name, self.resource.listed
         if not devices:
             return False
         by_dra = self._ownership.mode == "dra"  # which withholds all: each claim is such a change
@@ -96,13 +96,13 @@ class Offer:
         snapshot = self.resource.snapshot
         if snapshot is None:
             return None
-        withheld = self._ownership.withheld(self.resource.name, snapshot.devices)
+        withheld = self._ownership.withheld(self.resource.name, snapshot.listed)
         if not withheld:
             return snapshot.encoded
-        if self._made and self._made[0] is snapshot.devices and self._made[1] == withheld:
+        if self._made and self._made[0] is snapshot.listed and self._made[1] == withheld:
             return self._made[2]
-        encoded = _encode(snapshot.devices, withheld)
-        self._made = snapshot.devices, withheld, encoded
+        encoded = _encode(snapshot.listed, withheld)
+        self._made = snapshot.listed, withheld, encoded
         return encoded
 
 

@@ -166,7 +166,7 @@ class Servicer:
         self._news()
 
     def _find(self, ids: Iterable[str]) -> list[Device]:
-        known = self._resource.devices
+        known = self._resource.listed
         unique = list(set(ids))
         if len(unique) > 1:  # most requests are for one
             unique.sort(key=natural_key)
@@ -233,7 +233,7 @@ class Servicer:
         return list(answer)[: max(size, len(required))]
 
     async def _wish(self, available: list[str], required: list[str], size: int) -> list[str]:
-        plugin, known = self._resource.plugin, self._resource.devices
+        plugin, known = self._resource.plugin, self._resource.listed
         if not Capabilities.of(plugin).prefer:
             return []
 

@@ -1,0 +1,112 @@
+"""A plugin of cakes, each whole or in halves and quarters that are cut for claims."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from typing_extensions import override
+
+import deviceplugin as dp
+
+RESOURCE = "example.com/cake"
+PIECES: Mapping[str, Sequence[int]] = {
+    **{f"half@{n}": (n, n + 1) for n in (0, 2)},
+    **{f"quarter@{n}": (n,) for n in range(4)},
+}
+"""The quarters that each part consists of."""
+
+
+def amounts(quarters: Sequence[int]) -> dict[str, int]:
+    return {"quarters": len(quarters), **{f"quarter-{n}": 1 for n in quarters}}
+
+
+class Kitchen:
+    """The hardware: what is cut of each cake, by whomever. It outlives processes, not a reboot."""
+
+    def __init__(self, *cakes: str) -> None:
+        self.cakes = list(cakes)
+        self.cut: dict[str, str] = {}
+        """The identity of each part that is there, by its id."""
+        self.strange: dict[str, str] = {}
+        """Those that others made."""
+        self.numbers = itertools.count(1)
+        self.calls: list[tuple[str, ...]] = []
+
+    def boot(self) -> None:
+        self.cut, self.strange = {}, {}
+
+    def quarters(self, cake: str) -> list[int]:
+        """Return the quarters of ``cake`` that are cut, and fail if two parts have one."""
+        ids = [one for one in [*self.cut, *self.strange] if one.startswith(f"{cake}/")]
+        found = [n for one in ids for n in PIECES[one.partition("/")[2]]]
+        assert len(found) == len(set(found)), f"{ids} overlap"
+        return found
+
+
+class Cakes(dp.Plugin):
+    """Cuts cakes. ``faults`` are called by the name of a hook, before and after its work."""
+
+    resource = RESOURCE
+    part_timeout = 5.0
+
+    def __init__(self, kitchen: Kitchen) -> None:
+        self.kitchen = kitchen
+        self.faults: dict[str, Callable[[], object]] = {}
+        self.seen: list[Mapping[str, str]] = []
+        """What ``made`` was at each discovery."""
+        self.groups: Mapping[str, Sequence[str]] = {}
+        self.whole = True
+
+    def counters(self, cake: str) -> dp.Counters:
+        taken = [
+            n
+            for one in {**self.kitchen.strange, **self.kitchen.cut}
+            if one.startswith(f"{cake}/") and one not in self.made
+            for n in PIECES[one.partition("/")[2]]
+        ]
+        return dp.Counters(
+            cake,
+            amounts([n for n in range(4) if n not in taken]) | {f"quarter-{n}": 0 for n in taken},
+        )
+
+    @override
+    def discover(self) -> Iterator[dp.Device]:
+        self.seen.append(self.made)
+        for cake in self.kitchen.cakes:
+            of = self.counters(cake)
+            if self.whole:
+                yield self.device(cake, dp.Part(of, amounts(range(4)), on_demand=False))
+            for name, quarters in PIECES.items():
+                groups = self.groups.get(name, ())
+                yield self.device(f"{cake}/{name}", dp.Part(of, amounts(quarters), groups))
+
+    def device(self, name: str, part: dp.Part) -> dp.Device:
+        return dp.Device(name, envs={"CAKE": name}, hardware=[part.of.name], part=part)
+
+    @override
+    def make_part(self, part: dp.Device) -> dp.Device:
+        self._called("make", part.id)
+        kitchen = self.kitchen
+        if part.id in kitchen.strange:
+            raise dp.AllocationError(f"somebody else has cut {part.id}")
+        kitchen.cut.setdefault(part.id, f"cut-{next(kitchen.numbers)}")
+        kitchen.quarters(part.id.partition("/")[0])
+        self._fault("made")
+        assert part.part is not None
+        identity = kitchen.cut[part.id]
+        envs = {**part.envs, "CUT": identity}
+        return replace(part, envs=envs, part=replace(part.part, identity=identity))
+
+    @override
+    def unmake_part(self, part: dp.Device, identity: str) -> None:
+        self._called("unmake", part.id, identity)
+        if identity in {"", self.kitchen.cut.get(part.id)}:
+            self.kitchen.cut.pop(part.id, None)
+        self._fault("unmade")
+
+    def _called(self, *call: str) -> None:
+        self.kitchen.calls.append(call)
+        self._fault(call[0])
+
+    def _fault(self, name: str) -> None:
+        self.faults.get(name, lambda: None)()
