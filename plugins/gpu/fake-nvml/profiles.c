@@ -73,7 +73,9 @@ static void fill_profile(const struct mig *mig, unsigned profile,
     *info = (nvmlGpuInstanceProfileInfo_t){
         .id = PROFILES[profile].id,
         .sliceCount = mig->slices,
-        .instanceCount = 7 / mig->slices ? 7 / mig->slices : 1,
+        .instanceCount = strstr(mig->profile, "+me") ? 1
+            : mig->slices == 1 && mig->size == 2     ? 4
+                                                     : 7 / mig->slices + !(7 / mig->slices),
         .multiprocessorCount = 14 * mig->slices,
         .copyEngineCount = (unsigned)mig->engines[COPY],
         .decoderCount = (unsigned)mig->engines[DECODER],

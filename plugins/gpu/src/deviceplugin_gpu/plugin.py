@@ -22,7 +22,6 @@ from deviceplugin_gpu.advertised.devices import (
     refuse,
     refuse_divided,
     with_problems,
-    without_shared,
 )
 from deviceplugin_gpu.advertised.units import Unit, advertise
 from deviceplugin_gpu.configuration.node_choice import Reloading
@@ -92,11 +91,12 @@ class GpuPlugin(dp.Plugin):
             # A new driver may select other settings. Nothing is advertised by the old ones.
             raise dp.DiscoveryError("the node changed: the configuration is read again first")
         self._driver.session.held = self._let_go_of()
+        if self._division:
+            self._division.begin()
         before = self.made
         snapshot, strange = self._discovery.poll()
         divided = self._divide(snapshot, before)
         found = advertise(divided.snapshot, self._settings)
-        divided = without_shared(divided, found.units, self.made)
         self._unused.observe(
             self._settings.resources,
             {(unit.gpu.name,) for unit in found.units if not unit.mig},
@@ -238,11 +238,11 @@ class GpuPlugin(dp.Plugin):
     def metrics(self) -> "Iterable[Metric]":
         driver, used = self._driver, self._used()
         measured = driver.metrics.collect(driver.gpus, driver.health, self._discovery.absent)
-        return [*measured, *families(used(), self.holders())]
+        return [*measured, *families(used(), self.holders(), self.made)]
 
     @override
     def usage(self) -> Mapping[Holder, Mapping[str, float]]:
-        return by_holder(self._used()(), self.holders())
+        return by_holder(self._used()(), self.holders(), self.made)
 
     def _used(self) -> Callable[[], Sequence[Row]]:
         """Return what waits for what containers use, if that is asked for."""

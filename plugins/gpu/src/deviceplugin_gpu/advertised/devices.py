@@ -39,25 +39,6 @@ class Divided:
     warnings: tuple[str, ...] = ()
 
 
-def without_shared(divided: Divided, units: Sequence[Unit], made: Collection[str]) -> Divided:
-    """Return it without parts of GPUs whose whole is shared, but for those that are ``made``."""
-    shared = {unit.gpu.uuid for unit in units if unit.replica is not None and not unit.mig}
-    shared &= {unit.gpu.uuid for unit in divided.planned.values()}
-    if not shared:
-        return divided
-    left = {
-        one: unit
-        for one, unit in divided.planned.items()
-        if unit.gpu.uuid not in shared or one in made
-    }
-    used = {unit.gpu.uuid for unit in left.values()} & shared
-    warnings = [f"GPU {uuid} is not divided: it is shared" for uuid in sorted(shared)]
-    problems = {**divided.problems, **dict.fromkeys(used, "claims have parts of it")}
-    return replace(
-        divided, planned=left, problems=problems, warnings=(*divided.warnings, *warnings)
-    )
-
-
 def with_problems(
     health: Mapping[str, dp.Health], units: Iterable[Unit], problems: Mapping[str, str]
 ) -> dict[str, dp.Health]:

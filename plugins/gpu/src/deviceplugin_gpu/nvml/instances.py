@@ -70,12 +70,9 @@ class Device(NamedTuple):
     compute: int
 
 
-def profiles(gpu: Handle, total: int) -> tuple[Profile, ...]:
-    """Return the profiles of a GPU with ``total`` bytes, each with its places.
-
-    They do not depend on whether MIG is on, and neither do their names.
-    """
-    found = []
+def profiles(gpu: Handle) -> tuple[Profile, ...]:
+    """Return the profiles of a GPU, each with its places, whether MIG is on or not."""
+    found, total = [], int(call("nvmlDeviceGetMemoryInfo", gpu).total)
     for number in range(api.PROFILES):
         if read := ask(None, "nvmlDeviceGetGpuInstanceProfileInfo", gpu, number, 1):
             made = _profile(read, number, total)

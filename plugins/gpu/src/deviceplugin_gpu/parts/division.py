@@ -1,21 +1,22 @@
 """The parts of all GPUs: read at each discovery, and made and removed for claims."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 from typing import Final
 
 import deviceplugin as dp
 from deviceplugin_gpu.advertised.devices import Divided
-from deviceplugin_gpu.advertised.units import GPU, Unit
+from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.nvml import api, instances
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, call
-from deviceplugin_gpu.nvml.instances import Device
+from deviceplugin_gpu.nvml.instances import Device, Profile
 from deviceplugin_gpu.parts import making
 from deviceplugin_gpu.parts.plan import Made, Part, Plan, Reading, gpu_of, parts_of, plan
-from deviceplugin_gpu.parts.reading import read
+from deviceplugin_gpu.parts.reading import is_shared, read, resource
 from deviceplugin_gpu.parts.switching import Switch
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
@@ -29,6 +30,7 @@ class Division:
         self._settings, self._driver = settings, driver
         self._readings: Mapping[str, Reading] = {}
         self._foreign: Mapping[str, frozenset[int]] = {}
+        self._removed: frozenset[str] = frozenset()
         self._changing, self._naming = Lock(), Lock()
         self._switch = Switch(settings.state_file)
         self.units: Mapping[str, Unit] = {}
@@ -39,10 +41,14 @@ class Division:
         """UUIDs of GPUs whose MIG mode we switched on: they cannot be used as a whole."""
         return self._switch.switched
 
-    def observe(self, snapshot: Snapshot, before: Mapping[str, str], plugin: dp.Plugin) -> Divided:
-        """Return the parts of the GPUs of ``snapshot``, which is newer than ``before``.
+    def begin(self) -> None:
+        """Begin a discovery: what is read from now on can have parts that are removed later."""
+        self._removed = frozenset()
 
-        These are the parts that claims had then. One can be made or removed meanwhile: its MIG
+    def observe(self, snapshot: Snapshot, before: Mapping[str, str], plugin: dp.Plugin) -> Divided:
+        """Return the parts of the GPUs of ``snapshot``, read since ``begin``.
+
+        ``before`` are the parts that claims had then. One can be made or removed meanwhile: its MIG
         device is never taken for somebody else's.
         """
         self._settle(snapshot, plugin)
@@ -51,7 +57,11 @@ class Division:
         made, lasting = {*before.items(), *now.items()}, before.items() & now.items()
         plans = {
             gpu.uuid: plan(
-                gpu, self._resource(gpu), readings[gpu.uuid], _of(gpu, made), _of(gpu, lasting)
+                gpu,
+                resource(gpu, self._settings),
+                readings[gpu.uuid],
+                _of(gpu, made),
+                _of(gpu, lasting),
             )
             for gpu in snapshot.gpus
         }
@@ -62,7 +72,7 @@ class Division:
             replace(snapshot, gpus=tuple(self._rest(snapshot, plans, made))),
             {one: part.unit for each in plans.values() for one, part in each.parts.items()},
             dict(_described(plans)),
-            {**dict(_gone(plans)), **self._switch.stuck},
+            {**dict(self._shared(snapshot)), **dict(_gone(plans)), **self._switch.stuck},
             tuple(self._warnings()),
         )
 
@@ -73,8 +83,7 @@ class Division:
             raise dp.AllocationError(f"{part_id}: its GPU is not there")
         with self._changing:
             try:
-                with self._driver.session.use():
-                    handle = self._driver.session.gpu(gpu.uuid, gpu.pci)
+                with self._handle(gpu) as handle:
                     unit = self._make(gpu, handle, part_id, plugin.made.get(part_id, ""))
             except NvmlError as error:
                 raise dp.AllocationError(f"{part_id}: {error}") from error
@@ -105,9 +114,10 @@ class Division:
         gpu = next((gpu for gpu in self._driver.gpus if gpu.uuid == uuid), Gpu(-1, uuid))
         others = [one for one in plugin.made if gpu_of(one) == uuid and one != part_id]
         with self._changing:
+            its = self.units.get(part_id)
+            self._removed |= {identity, its.uuid if its else ""}
             try:
-                with self._driver.session.use():
-                    handle = self._driver.session.gpu(uuid, gpu.pci)
+                with self._handle(gpu) as handle:
                     if instances.mode(handle)[0]:
                         self._unmake(gpu, handle, part_id, identity, is_last=not others)
             except NvmlError as error:
@@ -129,13 +139,17 @@ class Division:
         is_absent = error.code == api.NOT_FOUND and not (is_known or self._driver.session.held)
         return is_absent or error.code == api.GPU_IS_LOST
 
-    def _resource(self, gpu: Gpu) -> str:
-        return self._settings.resources.gpu([gpu.name], GPU)
+    @contextmanager
+    def _handle(self, gpu: Gpu) -> Iterator[Handle]:
+        self._driver.session.open()
+        with self._driver.session.use():
+            yield self._driver.session.gpu(gpu.uuid, gpu.pci)
+
+    def _profiles(self, gpu: Gpu, handle: Handle) -> Sequence[Profile]:
+        return self._readings.get(gpu.uuid, Reading()).profiles or instances.profiles(handle)
 
     def _parts(self, gpu: Gpu, handle: Handle) -> dict[str, Part]:
-        known = self._readings.get(gpu.uuid, Reading()).profiles
-        profiles = known or instances.profiles(handle, gpu.memory)
-        return parts_of(gpu, self._resource(gpu), profiles)
+        return parts_of(gpu, resource(gpu, self._settings), self._profiles(gpu, handle))
 
     def _read(self, gpu: Gpu, made: Mapping[str, str]) -> Reading:
         before = self._readings.get(gpu.uuid, Reading())
@@ -144,7 +158,7 @@ class Division:
 
     def _rest(self, snapshot: Snapshot, plans: Mapping[str, Plan], made: Made) -> Iterator[Gpu]:
         """Yield the GPUs without what claims have of them, if anything else can be offered."""
-        claimed = {identity for _, identity in made}
+        claimed = self._removed.union(identity for _, identity in made)
         shows_migs = self._settings.mig_strategy != "none"
         for gpu in snapshot.gpus:
             one = plans[gpu.uuid]
@@ -170,7 +184,7 @@ class Division:
             for one, identity in made.items():
                 if identity in there and one not in units:
                     gpu, mig = there[identity]
-                    units[one] = Unit(self._resource(gpu), replace(gpu, migs=()), mig)
+                    units[one] = Unit(resource(gpu, self._settings), replace(gpu, migs=()), mig)
             self.units = units
 
     def _warnings(self) -> Iterator[str]:
@@ -181,9 +195,15 @@ class Division:
             said = "; ".join(dict.fromkeys(one.reason for one in reasons.values()))
             yield f"mig-on-demand has no effect: no GPU can be divided: {said}"
             return
-        for uuid, one in reasons.items():
-            if not one.is_usual:
-                yield f"GPU {uuid} is not divided: {one.reason}"
+        for uuid, one in self._readings.items():
+            if one.problem:
+                yield f"parts of GPU {uuid}: {one.problem}"
+
+    def _shared(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+        """Yield GPUs that are shared since the settings were changed, while claims have parts."""
+        for gpu in snapshot.gpus:
+            if gpu.uuid in self.switched and is_shared(gpu, self._settings):
+                yield gpu.uuid, "claims have parts of it"
 
     def _settle(self, snapshot: Snapshot, plugin: dp.Plugin) -> None:
         """Switch MIG off where that failed, or where a process died before it."""
@@ -197,11 +217,8 @@ class Division:
 
     def _settle_one(self, gpu: Gpu) -> None:
         try:
-            with self._driver.session.use():
-                handle = self._driver.session.gpu(gpu.uuid, gpu.pci)
-                known = self._readings.get(gpu.uuid, Reading()).profiles
-                profiles = known or instances.profiles(handle, gpu.memory)
-                if not instances.instances(handle, profiles):
+            with self._handle(gpu) as handle:
+                if not instances.instances(handle, self._profiles(gpu, handle)):
                     self._switch.off(gpu.uuid, handle)
         except NvmlError:  # the reading has the reason
             return

@@ -39,8 +39,8 @@ class Reading:
     instances: tuple[Instance, ...] = ()
     reason: str = ""
     """Why no part of it is offered; empty if all are."""
-    is_usual: bool = False
-    """Whether that is no problem of its own: the settings or the model are not for it."""
+    problem: str = ""
+    """What is wrong, and not only that the settings or the model are not for it."""
 
 
 @dataclass(frozen=True, slots=True)
