@@ -77,7 +77,10 @@ class Division:
         )
 
     def make(self, part_id: str, plugin: dp.Plugin) -> Unit:
-        """Make a part that a claim has, and return its MIG device; AllocationError if it fails."""
+        """Make a part that a claim has, and return its MIG device.
+
+        AllocationError if nothing is made, or another DevicePluginError if something may be.
+        """
         gpu = next((gpu for gpu in self._driver.gpus if gpu.uuid == gpu_of(part_id)), None)
         if gpu is None:
             raise dp.AllocationError(f"{part_id}: its GPU is not there")

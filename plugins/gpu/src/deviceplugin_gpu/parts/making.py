@@ -1,6 +1,5 @@
 """Making one MIG device for a claim, and removing it."""
 
-import logging
 from collections.abc import Collection, Mapping
 
 import deviceplugin as dp
@@ -10,8 +9,6 @@ from deviceplugin_gpu.nvml.instances import Device, Instance
 from deviceplugin_gpu.nvml.processes import memory_by_pid
 from deviceplugin_gpu.parts.plan import Part, owned
 
-log = logging.getLogger(__name__)
-
 
 def make(
     gpu: Handle, part_id: str, parts: Mapping[str, Part], identity: str, foreign: Collection[int]
@@ -20,7 +17,7 @@ def make(
 
     ``parts`` are all of this GPU. What is in its place was made by somebody else if it has another
     UUID than ``identity``, or if that is not known yet, if it is in ``foreign`` or a process uses
-    it. NvmlError or AllocationError if it cannot be made.
+    it. NvmlError or AllocationError if nothing is made, or DevicePluginError if something may be.
     """
     part = parts[part_id]
     instance, inside = _find(gpu, part_id, parts, identity)
@@ -33,11 +30,11 @@ def make(
         return inside[0]
     try:
         return instances.complete(gpu, instance.id, part.profile)
-    except NvmlError:
+    except NvmlError as error:
         try:
             _destroy(gpu, instance)
-        except NvmlError as error:
-            log.warning("part not removed", extra={"part": part_id, "error": str(error)})
+        except NvmlError as other:
+            raise dp.DevicePluginError(f"{part_id}: {error}; its rest stays: {other}") from error
         raise
 
 
