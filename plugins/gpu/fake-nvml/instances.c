@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* The first slices of memory at which an instance of this profile can begin. */
 static unsigned placements_of(const struct mig *mig, nvmlPlacement_t *found)
@@ -191,13 +190,8 @@ NVML_API nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t ins
     if (SLICES[profile] < mig.slices)
         snprintf(part, sizeof part, "%uc.", SLICES[profile]);
     char const *const whole = strstr(mig.profile, "c.");
-    struct timespec time;
-    clock_gettime(CLOCK_REALTIME, &time);
-    change("mig %d gi=%lld ci=%lld index=%lld profile=%s%s start=%lld "
-           "uuid=MIG-%08x-%04llx-4%03llx-8000-%012llx\n",
-           gpu->slot, mig.gi, ci, index, part, whole ? whole + 2 : mig.profile, mig.start,
-           (unsigned)gpu->slot, mig.gi & 0xffff, ci & 0xfff,
-           (time.tv_sec * 1000000000ULL + (unsigned long long)time.tv_nsec) & 0xffffffffffff);
+    change("mig %d gi=%lld ci=%lld index=%lld profile=%s%s start=%lld\n", gpu->slot, mig.gi, ci,
+           index, part, whole ? whole + 2 : mig.profile, mig.start);
     handle_find(instance, 1 << HANDLE_GPU_INSTANCE, &target);
     for (int i = 0; i < target.gpu->mig_count; i++)
         if (target.gpu->migs[i].gi == mig.gi && target.gpu->migs[i].ci == ci)

@@ -229,27 +229,46 @@ def test_a_part_goes_with_its_claim_and_others_stay(claims: Claims) -> None:
 
 @pytest.mark.parametrize("done", [0, 1, 2])
 def test_what_a_crash_left_is_finished_or_removed(claims: Claims, done: int) -> None:
-    uuid = "MIG-00000000-0005-4000-8000-00000000000a"
-    steps = [
-        "instance 0 gi=5 profile=3g.40gb start=4",
-        f"mig 0 gi=5 profile=3g.40gb start=4 uuid={uuid}",
-    ]
-    for _ in range(2):
+    def crash() -> None:
+        """End while the part is made, and before the framework knows its identity."""
+        device = claims.found()[HALF]
         claims.plugin.made = {HALF: ""}
-        for line in steps[:done]:
-            claims.rig.fake.by_hand(line)
+        if done == 1:
+            claims.rig.fake.fail(COMPLETE, 999)
+            claims.rig.fake.fail("nvmlGpuInstanceDestroy", 999)
+        with suppress(dp.DevicePluginError):
+            claims.plugin.make_part(device) if done else None
+        claims.rig.fake.mend()
         claims.restart(mig_strategy="mixed")
-        assert not [one for one in claims.found() if one.startswith("MIG-")]
-        assert "01234567" == slices(claims)
-        claims.make(HALF)
-        assert ["3g.40gb@4"] == claims.exist()
-        assert (claims.plugin.made[HALF] == uuid) == (done == 2)
-        claims.unmake(HALF)
-    claims.plugin.made = {HALF: ""}
-    for line in steps[:done]:
-        claims.rig.fake.by_hand(line)
+
+    crash()
+    assert ["3g.40gb@4"][:done] == claims.exist()
+    assert not [one for one in claims.found() if one.startswith("MIG-")]
+    assert "01234567" == slices(claims)
+    claims.make(HALF)
+    assert ["3g.40gb@4"] == claims.exist()
+    claims.unmake(HALF)
+    crash()
     claims.unmake(HALF)
     assert [] == claims.exist()
+
+
+def test_after_a_reboot_nothing_is_left_and_what_is_there_is_of_others(claims: Claims) -> None:
+    claims.make(HALF)
+    old = claims.plugin.made[HALF]
+    claims.rig.fake.reboot()
+    (claims.rig.state_file.parent / "mig.json").unlink()
+    claims.rig.fake.by_hand(f"mig 0 gi=1 profile=3g.40gb start=4 uuid={old}")
+    claims.plugin.made = {HALF: ""}
+    claims.restart(mig_strategy="mixed")
+    for _ in range(2):
+        with pytest.raises(dp.AllocationError, match=f"somebody else has made {old}"):
+            claims.plugin.make_part(claims.found()[HALF])
+        claims.plugin.unmake_part(dp.Device(HALF, resource=GPU), old)
+        assert ["3g.40gb@4"] == claims.exist()
+        claims.restart()
+    claims.plugin.made = {}
+    assert old in claims.found()
 
 
 def test_what_others_made_is_offered_as_ever_and_takes_its_place(claims: Claims) -> None:
@@ -301,7 +320,6 @@ def test_a_part_that_others_removed_is_unhealthy_and_made_again_when_prepared(
     assert {HALF: reason} == unhealthy(claims.found())
     assert "01234567" == slices(claims)
     claims.make(HALF)
-    assert first != claims.plugin.made[HALF]
     assert not unhealthy(claims.found())
     claims.rig.fake.by_hand("gone 0 gi=1")
     claims.unmake(HALF)  # nothing is left
@@ -309,6 +327,16 @@ def test_a_part_that_others_removed_is_unhealthy_and_made_again_when_prepared(
     claims.rig.fake.by_hand("gone 0 gi=1 ci=0")
     claims.unmake(HALF)
     assert [] == claims.exist()
+
+
+@pytest.mark.parametrize("gi", [1, 7])
+def test_what_others_made_elsewhere_with_the_same_number_is_theirs(claims: Claims, gi: int) -> None:
+    claims.make(HALF)
+    claims.rig.fake.by_hand("gone 0 gi=1")
+    claims.rig.fake.by_hand(f"mig 0 gi={gi} profile=3g.40gb start=0")  # its UUID has the number
+    assert [HALF] == [*unhealthy(claims.found())]
+    claims.unmake(HALF)
+    assert ["3g.40gb@0"] == claims.exist()
 
 
 def test_what_others_made_of_a_removed_part_stays(claims: Claims) -> None:

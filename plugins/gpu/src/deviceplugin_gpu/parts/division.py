@@ -1,8 +1,9 @@
 """The parts of all GPUs: read at each discovery, and made and removed for claims."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Final
 
@@ -55,15 +56,17 @@ class Division:
         readings = {gpu.uuid: self._read(gpu, before) for gpu in snapshot.gpus}
         now = plugin.made
         made, lasting = {*before.items(), *now.items()}, before.items() & now.items()
+        begun = self._switch.begun
         plans = {
-            gpu.uuid: plan(
+            uuid: plan(
                 gpu,
                 resource(gpu, self._settings),
-                readings[gpu.uuid],
+                readings[uuid],
                 _of(gpu, made),
                 _of(gpu, lasting),
+                begun,
             )
-            for gpu in snapshot.gpus
+            for uuid, gpu in ((gpu.uuid, gpu) for gpu in snapshot.gpus)
         }
         self._readings = readings
         self._foreign = {uuid: one.foreign for uuid, one in plans.items()}
@@ -102,8 +105,9 @@ class Division:
         parts = self._parts(gpu, handle)
         if part_id not in parts:
             raise dp.AllocationError(f"{part_id}: its GPU has no such place")
-        foreign = self._foreign.get(gpu.uuid, frozenset())
-        device = making.make(handle, part_id, parts, identity, foreign)
+        foreign = self._is_foreign(gpu.uuid, part_id)
+        begin = partial(self._switch.begin, part_id)
+        device = making.make(handle, part_id, parts, identity, foreign, begin)
         # Switching the mode may have changed it.
         minor = call("nvmlDeviceGetMinorNumber", handle)
         return _unit(parts[part_id], device, minor)
@@ -112,10 +116,12 @@ class Division:
         """Remove a part, or what is left of it; NvmlError if it is still there.
 
         Of a GPU that is lost nothing is left: only a reset brings it back, without MIG devices.
+        Nothing is after a reboot, either, before which ``identity`` was that of the part.
         """
         uuid = gpu_of(part_id)
         gpu = next((gpu for gpu in self._driver.gpus if gpu.uuid == uuid), Gpu(-1, uuid))
         others = [one for one in plugin.made if gpu_of(one) == uuid and one != part_id]
+        identity = plugin.made.get(part_id, identity)
         with self._changing:
             its = self.units.get(part_id)
             self._removed |= {identity, its.uuid if its else ""}
@@ -126,16 +132,22 @@ class Division:
             except NvmlError as error:
                 if not self._is_away(error, uuid):
                     raise
+            self._switch.end([part_id])
             with self._naming:
                 self.units = {one: unit for one, unit in self.units.items() if one != part_id}
 
     def _unmake(
         self, gpu: Gpu, handle: Handle, part_id: str, identity: str, *, is_last: bool
     ) -> None:
-        foreign = self._foreign.get(gpu.uuid, frozenset())
+        foreign = self._is_foreign(gpu.uuid, part_id)
         is_empty = making.remove(handle, part_id, self._parts(gpu, handle), identity, foreign)
         if is_empty and is_last:
             self._switch.off(gpu.uuid, handle)
+
+    def _is_foreign(self, uuid: str, part_id: str) -> Callable[[int], bool]:
+        """Return whether somebody else made an instance in the place of an unfinished part."""
+        known, is_begun = self._foreign.get(uuid, frozenset()), part_id in self._switch.begun
+        return lambda instance: not is_begun or instance in known
 
     def _is_away(self, error: NvmlError, uuid: str) -> bool:
         is_known = any(gpu.uuid == uuid for gpu in self._driver.gpus)

@@ -1,6 +1,6 @@
 """Making one MIG device for a claim, and removing it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import deviceplugin as dp
 from deviceplugin_gpu.nvml import instances
@@ -9,19 +9,29 @@ from deviceplugin_gpu.nvml.instances import Device, Instance
 from deviceplugin_gpu.nvml.processes import memory_by_pid
 from deviceplugin_gpu.parts.plan import Part, owned
 
+Foreign = Callable[[int], bool]
+"""Returns whether somebody else made a GPU instance, by its number."""
+
 
 def make(
-    gpu: Handle, part_id: str, parts: Mapping[str, Part], identity: str, foreign: Collection[int]
+    gpu: Handle,
+    part_id: str,
+    parts: Mapping[str, Part],
+    identity: str,
+    foreign: Foreign,
+    begin: Callable[[], None],
 ) -> Device:
     """Return the MIG device in the place of a part: made now, finished, or as it was made before.
 
     ``parts`` are all of this GPU. What is in its place was made by somebody else if it has another
-    UUID than ``identity``, or if that is not known yet, if it is in ``foreign`` or a process uses
-    it. NvmlError or AllocationError if nothing is made, or DevicePluginError if something may be.
+    UUID than ``identity``, or if that is not known yet, if it is ``foreign`` or a process uses it.
+    Otherwise the place is empty when ``begin`` is called. NvmlError or AllocationError if nothing
+    is made, or DevicePluginError if something may be.
     """
     part = parts[part_id]
     instance, inside = _find(gpu, part_id, parts, identity)
     if instance is None:
+        begin()
         instance = instances.create(gpu, part.profile, part.place)
     elif not _is_ours(gpu, instance, inside, identity, foreign) or len(inside) > 1:
         other = inside[0].uuid if inside else f"GPU instance {instance.id}"
@@ -39,7 +49,7 @@ def make(
 
 
 def remove(
-    gpu: Handle, part_id: str, parts: Mapping[str, Part], identity: str, foreign: Collection[int]
+    gpu: Handle, part_id: str, parts: Mapping[str, Part], identity: str, foreign: Foreign
 ) -> bool:
     """Remove a part, or what is left of it; NvmlError if it is still there.
 
@@ -71,11 +81,11 @@ def _is_ours(
     instance: Instance,
     inside: Collection[Device],
     identity: str,
-    foreign: Collection[int],
+    foreign: Foreign,
 ) -> bool:
     if identity:
         return not inside or identity in {one.uuid for one in inside}
-    return instance.id not in foreign and not any(_is_used(gpu, one) for one in inside)
+    return not (foreign(instance.id) or any(_is_used(gpu, one) for one in inside))
 
 
 def _is_used(gpu: Handle, device: Device) -> bool:

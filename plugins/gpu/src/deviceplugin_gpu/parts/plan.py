@@ -90,38 +90,39 @@ def owned(
 ) -> dict[str, Instance]:
     """Return the instances of parts that are ``made``, by id.
 
-    ``migs`` has the instance of each MIG device by its UUID. Without its MIG device, an instance is
-    the part's if it is in its place, and empty, or the part's identity is not known yet.
+    ``migs`` has the instance of each MIG device by its UUID. An instance is a part's if it is in
+    its place, with its MIG device, or without any, or if the part's identity is not known yet. The
+    UUID alone tells nothing: the driver computes it of the numbers of instances.
     """
     used, found = {*migs.values()}, {}
     for one, identity in made:
-        part = parts.get(one)
-        for instance in instances:
-            if identity in migs:
-                is_its = migs[identity] == instance.id
-            else:
-                is_there = part and (part.profile.id, part.place) == instance[1:]
-                is_its = bool(is_there) and (not identity or instance.id not in used)
-            if is_its:
+        for instance in instances if one in parts else ():
+            part = parts[one]
+            is_its = not identity or instance.id not in used or migs.get(identity) == instance.id
+            if is_its and (part.profile.id, part.place) == (instance.profile, instance.place):
                 found[one] = instance
     return found
 
 
-def plan(gpu: Gpu, resource: str, read: Reading, made: Made, lasting: Made) -> Plan:
+def plan(
+    gpu: Gpu, resource: str, read: Reading, made: Made, lasting: Made, begun: Collection[str]
+) -> Plan:
     """Return the parts of a GPU: all, or only those that are ``made`` if none is offered.
 
-    ``lasting`` have been made since before ``gpu`` was read, so that they should be there.
+    ``lasting`` have been made since before ``gpu`` was read, so that they should be there. Of those
+    without an identity, only ``begun`` can have something.
     """
     parts = parts_of(gpu, resource, read.profiles)
     migs = {mig.uuid: mig.gpu_instance for mig in gpu.migs}
-    own = owned(parts, read.instances, migs, made)
+    own = owned(parts, read.instances, migs, [pair for pair in made if pair[1] or pair[0] in begun])
     foreign = [one for one in read.instances if one not in own.values()]
     total = _total(read.profiles)
     takes = {one: _takes(part.profile, part.place) for one, part in parts.items()}
     wanted = {one for one, _ in made}
     amounts = _less(total, foreign, read.profiles, [takes[one] for one in wanted & takes.keys()])
     shown = {one: part for one, part in parts.items() if not read.reason or one in wanted}
-    gone = {one: uuid for one, uuid in lasting if uuid and uuid not in migs and not gpu.problem}
+    judged = () if gpu.problem or read.problem else lasting
+    gone = {one: uuid for one, uuid in judged if uuid and (uuid not in migs or one not in own)}
     return Plan(
         dp.Counters(gpu.uuid, amounts),
         shown,

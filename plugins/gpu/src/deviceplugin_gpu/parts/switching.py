@@ -1,6 +1,7 @@
-"""Switching MIG on for the first part of a GPU, and off after the last one."""
+"""Switching MIG on for the first part of a GPU, and off after the last one; what is remembered."""
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -13,23 +14,35 @@ from deviceplugin_gpu.nvml.processes import memory_by_pid
 log = logging.getLogger(__name__)
 
 _FILE: Final = "mig.json"
+_NOTHING: Final[tuple[frozenset[str], frozenset[str]]] = (frozenset(), frozenset())
 
 
 class Switch:
-    """The MIG modes that we have changed. For one thread at a time.
+    """The MIG modes that we have changed, and the parts that we made. For one thread at a time.
 
-    They are remembered beside ``state_file``, so that the next process switches them back, and
-    never one that somebody else has switched on.
+    They are remembered beside ``state_file``, which no reboot leaves, so that the next process
+    switches back and removes what we did, and nothing that somebody else did.
     """
 
     def __init__(self, state_file: Path | None) -> None:
         self._state = State(state_file and state_file.with_name(_FILE), 1)
-        self.switched: frozenset[str] = self._state.load(
-            lambda saved: frozenset(saved["switched"]), frozenset()
+        known = self._state.load(
+            lambda saved: (frozenset(saved["switched"]), frozenset(saved["parts"])), _NOTHING
         )
-        """UUIDs of GPUs whose MIG mode we switched on: they cannot be used as a whole."""
+        self.switched, self.begun = known
+        """UUIDs of GPUs whose MIG mode we switched on, which cannot be used as a whole, and ids."""
         self.stuck: dict[str, str] = {}
         """Why MIG could not be switched off, by UUID."""
+
+    def begin(self, part: str) -> None:
+        """Remember that a part is being made: what is in its place from now on is ours."""
+        if part not in self.begun:
+            self._save(self.switched, self.begun | {part})
+
+    def end(self, parts: Iterable[str]) -> None:
+        """Forget parts that are not there any more."""
+        if gone := self.begun.intersection(parts):
+            self._save(self.switched, self.begun - gone)
 
     def on(self, uuid: str, gpu: Handle) -> None:
         """Switch MIG on, or raise NvmlError or AllocationError with nothing changed or pending."""
@@ -61,6 +74,9 @@ class Switch:
         self._remember(uuid, switched=False)
 
     def _remember(self, uuid: str, *, switched: bool) -> None:
-        self.switched = self.switched | {uuid} if switched else self.switched - {uuid}
         self.stuck.pop(uuid, None)
-        self._state.save({"switched": sorted(self.switched)})
+        self._save(self.switched | {uuid} if switched else self.switched - {uuid}, self.begun)
+
+    def _save(self, switched: frozenset[str], begun: frozenset[str]) -> None:
+        self.switched, self.begun = switched, begun
+        self._state.save({"switched": sorted(switched), "parts": sorted(begun)})
