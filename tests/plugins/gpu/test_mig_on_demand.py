@@ -443,11 +443,12 @@ def test_a_gpu_that_cannot_be_switched_back_is_unhealthy_until_it_can(switching:
     switching.rig.fake.change(0, busy=True)
     switching.unmake(SMALL)
     for _ in range(2):
-        found = switching.found()
-        assert [ID] == [*unhealthy(found)]
-        assert "In use by another client" in unhealthy(found)[ID]
+        assert [ID] == [*unhealthy(switching.found())]
+        assert "In use by another client" in unhealthy(switching.found())[ID]
         switching.restart()
+    assert {ID: "MIG is not yet switched off"} == unhealthy(switching.found())
     switching.rig.fake.change(0, busy=False)
+    switching.found()
     assert not unhealthy(switching.found())
     assert "mig=off mig-pending=off" == mode(switching)
 

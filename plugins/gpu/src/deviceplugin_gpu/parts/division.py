@@ -32,6 +32,7 @@ class Division:
         self._readings: Mapping[str, Reading] = {}
         self._foreign: Mapping[str, frozenset[int]] = {}
         self._removed: frozenset[str] = frozenset()
+        self._idle: set[str] = set()
         self._changing, self._naming = Lock(), Lock()
         self._switch = Switch(settings.state_file)
         self.units: Mapping[str, Unit] = {}
@@ -75,7 +76,7 @@ class Division:
             replace(snapshot, gpus=tuple(self._rest(snapshot, plans, made))),
             {one: part.unit for each in plans.values() for one, part in each.parts.items()},
             dict(_described(plans)),
-            {**dict(self._shared(snapshot)), **dict(_gone(plans)), **self._switch.stuck},
+            {**dict(_gone(plans)), **dict(self._whole_problems(snapshot, made))},
             tuple(self._warnings()),
         )
 
@@ -214,21 +215,34 @@ class Division:
             if one.problem:
                 yield f"parts of GPU {uuid}: {one.problem}"
 
-    def _shared(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-        """Yield GPUs that are shared since the settings were changed, while claims have parts."""
+    def _whole_problems(self, snapshot: Snapshot, made: Made) -> Iterator[tuple[str, str]]:
+        """Yield why whole GPUs cannot be given whose MIG mode we switched."""
         for gpu in snapshot.gpus:
-            if gpu.uuid in self.switched and is_shared(gpu, self._settings):
-                yield gpu.uuid, "claims have parts of it"
+            if gpu.uuid in self.switched and gpu.mig_enabled:
+                if not _of(gpu, made):
+                    yield gpu.uuid, self._switch.stuck.get(gpu.uuid, "MIG is not yet switched off")
+                elif is_shared(gpu, self._settings):  # since the settings were changed
+                    yield gpu.uuid, "claims have parts of it"
 
     def _settle(self, snapshot: Snapshot, plugin: dp.Plugin) -> None:
-        """Switch MIG off where that failed, or where a process died before it."""
+        """Switch MIG off where that failed, or where a process died before it.
+
+        Not at the first discovery that finds it so: that can be of a process that only looks, while
+        the plugin makes a part.
+        """
+        idle = {
+            gpu.uuid
+            for gpu in snapshot.gpus
+            if gpu.uuid in self.switched and gpu.answers and not _of(gpu, plugin.made.items())
+        }
         for gpu in snapshot.gpus:
-            if gpu.uuid in self.switched and gpu.answers and self._changing.acquire(blocking=False):
+            if gpu.uuid in idle & self._idle and self._changing.acquire(blocking=False):
                 try:
-                    if not any(gpu_of(one) == gpu.uuid for one in plugin.made):
+                    if not _of(gpu, plugin.made.items()):
                         self._settle_one(gpu)
                 finally:
                     self._changing.release()
+        self._idle = idle
 
     def _settle_one(self, gpu: Gpu) -> None:
         try:
