@@ -84,11 +84,13 @@ class Plugin(ABC):
     """
 
     made: Mapping[str, str] = MappingProxyType({})
-    """The parts that claims have, by id, each with its identity, empty while it is being made.
+    """The parts that claims have, by id, each with its identity.
 
-    The framework replaces it before the first discovery, before ``make_part``, and after each
-    change. What looks like a part and is not in it was made by somebody else: leave it alone, and
-    let its counters have less.
+    That is empty while a part is being made, and after a reboot, until it is made again: then the
+    part is healthy. The framework replaces it before the first discovery, before ``make_part``, and
+    after each change. ``discover`` must list all of these, whatever the settings are by now. What
+    looks like a part and is not in it was made by somebody else: leave it alone, and let its
+    counters have less.
     """
 
     parameters: type | None = None
@@ -199,6 +201,7 @@ class Plugin(ABC):
 
         Raises:
             AllocationError: It cannot be made, and nothing of it is left. The kubelet tries again.
+            After any other error, ``unmake_part`` is called.
         """
         raise NotImplementedError
 

@@ -30,7 +30,7 @@ from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import AllocationError, DevicePluginError
-from deviceplugin.model import Device
+from deviceplugin.model import Device, Part
 
 log = logging.getLogger(__name__)
 
@@ -169,14 +169,14 @@ class Preparing:
         kept = _kept(before, devices)
         record = Record(claim, self.boot, "preparing", [*devices, *kept], parameters=used)
         had = None if before is None else (before.held, before.parts)
+        begun: dict[Key, Part] = {}
         with ExitStack() as undo:
             if before is None:  # otherwise its containers may still be running
-                undo.callback(lambda: self._undo(record, left))
+                undo.callback(lambda: self._undo(record, begun, left))
             if had != (record.held, record.parts):
                 self.records.write(record)
             self.note_parts(record, before)
-            found = self._parts.make(claim, found, left)
-            record = replace(record, devices=[*unanswered(found), *kept])
+            found = self._parts.make(claim, found, left, begun)
             metadata = self._described.of(claim, found)
             mounts = self.claim_files.mounts(claim.uid, metadata)
             devices, document = self._asking.ask(claim.uid, found, parameters, left, mounts)
@@ -203,12 +203,12 @@ class Preparing:
         self.metrics.claims_prepared.labels(self.driver).set(len(self.records.all()))
         self.changed()
 
-    def _undo(self, record: Record, left: Callable[[], float]) -> None:
+    def _undo(self, record: Record, begun: Mapping[Key, Part], left: Callable[[], float]) -> None:
         claim = record.claim
         try:
             with _named_errors():
                 self.claim_files.drop(claim.uid)
-                self._parts.unmake(claim, record.parts, left)
+                self._parts.unmake(claim, begun, left)
                 self.records.remove(claim.uid)
         except DevicePluginError as error:  # it is recorded, so its devices stay withheld
             log.warning("claim not released", extra={"claim": str(claim), "error": str(error)})
