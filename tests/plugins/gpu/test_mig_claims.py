@@ -5,6 +5,7 @@ The claims are allocated by the tests, and also wrongly, as no scheduler would.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ HALF = f"{ID}/3g.40gb@4"
 @pytest.fixture
 def node(root: Path, rig: GpuRig) -> Iterator[DualNode]:
     """A node with two H100, of which parts can be made."""
-    h100 = {"name": "NVIDIA H100 80GB HBM3", "memory": 81559, "compute": "9.0"}
+    h100: dict[str, Any] = {"name": "NVIDIA H100 80GB HBM3", "memory": 81559, "compute": "9.0"}
     rig.has(Fleet.of(2, **h100))
     with DualNode(root) as found:
         start(found, rig)

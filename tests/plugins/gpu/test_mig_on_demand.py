@@ -19,7 +19,7 @@ from deviceplugin_gpu.usage import Row, by_holder
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy
 
-H100 = {"name": "NVIDIA H100 80GB HBM3", "memory": 81559, "compute": "9.0"}
+H100: dict[str, Any] = {"name": "NVIDIA H100 80GB HBM3", "memory": 81559, "compute": "9.0"}
 ID = FakeGpu(0).uuid
 PLACES = "1g.10gb@0", "1g.10gb+me@6", "3g.40gb@4", "7g.80gb@0"
 SMALL, MEDIA, HALF, ALL = (f"{ID}/{one}" for one in PLACES)
@@ -382,6 +382,20 @@ def test_a_part_whose_rest_cannot_be_removed_is_not_forgotten(claims: Claims) ->
     assert not isinstance(raised.value, dp.AllocationError)
     claims.rig.fake.mend()
     assert ["3g.40gb@4"] == claims.exist()
+    assert "01234567" == slices(claims)
+    claims.unmake(HALF)
+    assert [] == claims.exist()
+
+
+def test_what_could_not_be_remembered_is_not_made(claims: Claims) -> None:
+    (claims.rig.path / "file").touch()
+    claims.restart(state_file=claims.rig.path / "file/health.json")
+    with pytest.raises(dp.AllocationError, match=r"mig.json cannot be written"):
+        claims.make(HALF)
+    assert [] == claims.exist()
+    claims.restart(state_file=None)
+    claims.make(HALF)
+    claims.restart()  # in the same boot the framework knows what was made
     assert "01234567" == slices(claims)
     claims.unmake(HALF)
     assert [] == claims.exist()

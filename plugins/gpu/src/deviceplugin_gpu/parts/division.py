@@ -18,7 +18,7 @@ from deviceplugin_gpu.nvml.instances import Device, Profile
 from deviceplugin_gpu.parts import making
 from deviceplugin_gpu.parts.plan import Made, Part, Plan, Reading, gpu_of, parts_of, plan
 from deviceplugin_gpu.parts.reading import is_shared, read, resource
-from deviceplugin_gpu.parts.switching import Switch
+from deviceplugin_gpu.parts.switching import Ours, Switch
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
 _REMOVED: Final = "its MIG device {} was removed by somebody else: a new pod gets a new one"
@@ -34,18 +34,20 @@ class Division:
         self._removed: frozenset[str] = frozenset()
         self._idle: set[str] = set()
         self._changing, self._naming = Lock(), Lock()
-        self._switch = Switch(settings.state_file)
+        self._ours = Ours(settings.state_file)
+        self._switch = Switch(self._ours)
         self.units: Mapping[str, Unit] = {}
         """The MIG devices that claims have, by the id of the part."""
 
     @property
     def switched(self) -> frozenset[str]:
         """UUIDs of GPUs whose MIG mode we switched on: they cannot be used as a whole."""
-        return self._switch.switched
+        return frozenset(one for one in self._ours.names if one == gpu_of(one))
 
     def begin(self) -> None:
         """Begin a discovery: what is read from now on can have parts that are removed later."""
         self._removed = frozenset()
+        self._ours.refresh()
 
     def observe(self, snapshot: Snapshot, before: Mapping[str, str], plugin: dp.Plugin) -> Divided:
         """Return the parts of the GPUs of ``snapshot``, read since ``begin``.
@@ -57,7 +59,7 @@ class Division:
         readings = {gpu.uuid: self._read(gpu, before) for gpu in snapshot.gpus}
         now = plugin.made
         made, lasting = {*before.items(), *now.items()}, before.items() & now.items()
-        begun = self._switch.begun
+        begun = self._ours.names
         plans = {
             uuid: plan(
                 gpu,
@@ -107,7 +109,7 @@ class Division:
         if part_id not in parts:
             raise dp.AllocationError(f"{part_id}: its GPU has no such place")
         foreign = self._is_foreign(gpu.uuid, part_id)
-        begin = partial(self._switch.begin, part_id)
+        begin = partial(self._ours.add, part_id)
         device = making.make(handle, part_id, parts, identity, foreign, begin)
         # Switching the mode may have changed it.
         minor = call("nvmlDeviceGetMinorNumber", handle)
@@ -133,7 +135,7 @@ class Division:
             except NvmlError as error:
                 if not self._is_away(error, uuid):
                     raise
-            self._switch.end([part_id])
+            self._ours.remove(part_id)
             with self._naming:
                 self.units = {one: unit for one, unit in self.units.items() if one != part_id}
 
@@ -147,7 +149,7 @@ class Division:
 
     def _is_foreign(self, uuid: str, part_id: str) -> Callable[[int], bool]:
         """Return whether somebody else made an instance in the place of an unfinished part."""
-        known, is_begun = self._foreign.get(uuid, frozenset()), part_id in self._switch.begun
+        known, is_begun = self._foreign.get(uuid, frozenset()), part_id in self._ours.names
         return lambda instance: not is_begun or instance in known
 
     def _is_away(self, error: NvmlError, uuid: str) -> bool:

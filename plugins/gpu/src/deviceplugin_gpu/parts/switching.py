@@ -1,9 +1,8 @@
-"""Switching MIG on for the first part of a GPU, and off after the last one; what is remembered."""
+"""What we did to GPUs: MIG was switched on for the first part, and parts were made."""
 
 import logging
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.state import State
@@ -14,69 +13,79 @@ from deviceplugin_gpu.nvml.processes import memory_by_pid
 log = logging.getLogger(__name__)
 
 _FILE: Final = "mig.json"
-_NOTHING: Final[tuple[frozenset[str], frozenset[str]]] = (frozenset(), frozenset())
 
 
-class Switch:
-    """The MIG modes that we have changed, and the parts that we made. For one thread at a time.
+class Ours:
+    """UUIDs of GPUs whose MIG mode we switched on, and ids of parts that we began to make.
 
-    They are remembered beside ``state_file``, which no reboot leaves, so that the next process
+    They are remembered beside ``state_file``, which no reboot leaves: another process of this boot
     switches back and removes what we did, and nothing that somebody else did.
     """
 
     def __init__(self, state_file: Path | None) -> None:
-        self._state = State(state_file and state_file.with_name(_FILE), 1)
-        known = self._state.load(
-            lambda saved: (frozenset(saved["switched"]), frozenset(saved["parts"])), _NOTHING
-        )
-        self.switched, self.begun = known
-        """UUIDs of GPUs whose MIG mode we switched on, which cannot be used as a whole, and ids."""
+        self._path = state_file and state_file.with_name(_FILE)
+        self._state = State(self._path, 1)
+        self.names = frozenset[str]()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Learn what another process has changed."""
+        self.names = self._state.load(lambda saved: frozenset(saved["ours"]), self.names)
+
+    def add(self, name: str) -> None:
+        """Remember it, before it is done; AllocationError if that is impossible."""
+        if not self._change(name, there=True):
+            raise dp.AllocationError(f"{self._path} cannot be written: what is made would be lost")
+
+    def remove(self, name: str) -> None:
+        """Forget what has been undone."""
+        self._change(name, there=False)
+
+    def _change(self, name: str, *, there: bool) -> bool:
+        self.refresh()
+        if (name in self.names) == there:
+            return True
+        self.names = self.names | {name} if there else self.names - {name}
+        return self._state.save({"ours": sorted(self.names)}) or self._path is None
+
+
+class Switch:
+    """The MIG modes. For one thread at a time."""
+
+    def __init__(self, ours: Ours) -> None:
+        self._ours = ours
         self.stuck: dict[str, str] = {}
-        """Why MIG could not be switched off, by UUID."""
-
-    def begin(self, part: str) -> None:
-        """Remember that a part is being made: what is in its place from now on is ours."""
-        if part not in self.begun:
-            self._save(self.switched, self.begun | {part})
-
-    def end(self, parts: Iterable[str]) -> None:
-        """Forget parts that are not there any more."""
-        if gone := self.begun.intersection(parts):
-            self._save(self.switched, self.begun - gone)
+        """Why MIG could not be switched off, by the GPU's UUID."""
 
     def on(self, uuid: str, gpu: Handle) -> None:
         """Switch MIG on, or raise NvmlError or AllocationError with nothing changed or pending."""
-        self._remember(uuid, switched=True)
+        self._ours.add(uuid)
         try:
             instances.switch(gpu, on=True)
         except NvmlError as error:
-            self._remember(uuid, switched=False)
+            self._ours.remove(uuid)
             if error.code == api.IN_USE and (pids := sorted(memory_by_pid(gpu))):
                 said = ", ".join(map(str, pids))
                 raise dp.AllocationError(f"{error}: by the processes {said}") from error
             raise
-        log.info("MIG mode switched", extra={"gpu": uuid, "mig": "on"})
+        self._switched(uuid, mig="on")
 
     def off(self, uuid: str, gpu: Handle) -> None:
         """Switch MIG off if we switched it on. If that fails, it is tried at each discovery."""
-        if uuid not in self.switched:
+        if uuid not in self._ours.names:
             return
         try:
             if instances.mode(gpu)[0]:
                 instances.switch(gpu, on=False)
-                log.info("MIG mode switched", extra={"gpu": uuid, "mig": "off"})
         except NvmlError as error:
             if uuid not in self.stuck:
                 fields = {"gpu": uuid, "error": str(error)}
                 log.warning("MIG mode not switched off", extra=fields)
             self.stuck[uuid] = f"MIG cannot be switched off: {error}"
-            return
-        self._remember(uuid, switched=False)
+        else:
+            self._ours.remove(uuid)
+            self._switched(uuid, mig="off")
 
-    def _remember(self, uuid: str, *, switched: bool) -> None:
+    def _switched(self, uuid: str, **fields: Any) -> None:
         self.stuck.pop(uuid, None)
-        self._save(self.switched | {uuid} if switched else self.switched - {uuid}, self.begun)
-
-    def _save(self, switched: frozenset[str], begun: frozenset[str]) -> None:
-        self.switched, self.begun = switched, begun
-        self._state.save({"switched": sorted(switched), "parts": sorted(begun)})
+        log.info("MIG mode switched", extra={"gpu": uuid, **fields})
