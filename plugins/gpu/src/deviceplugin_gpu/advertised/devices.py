@@ -16,6 +16,7 @@ from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot, size
 Policy = Literal["distributed", "packed"]
 _POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
 _MOST: Final = 1 << 63
+_NO_PARTS: Final[Mapping[str, dp.Part]] = {}
 _KNOWN: Final = (("GPU-", "MIG-"), ("MIG-",))
 """How the UUIDs of devices begin, and of those that are not made yet, whose id is another."""
 _NVLINK: Final = 100
@@ -60,7 +61,7 @@ def describe(
     nodes: Mapping[str, Sequence[dp.DeviceNode]],
     cdi_names: Mapping[str, str],
     snapshot: Snapshot,
-    parts: Mapping[str, dp.Part],
+    parts: Mapping[str, dp.Part] = _NO_PARTS,
 ) -> list[dp.Device]:
     """Return a device for each unit. All but health is by id for those that have it."""
     found: list[dp.Device] = []

@@ -108,11 +108,10 @@ class Division:
         parts = self._parts(gpu, handle)
         if part_id not in parts:
             raise dp.AllocationError(f"{part_id}: its GPU has no such place")
+        minor = call("nvmlDeviceGetMinorNumber", handle)  # switching the mode may have changed it
         foreign = self._is_foreign(gpu.uuid, part_id)
         begin = partial(self._ours.add, part_id)
         device = making.make(handle, part_id, parts, identity, foreign, begin)
-        # Switching the mode may have changed it.
-        minor = call("nvmlDeviceGetMinorNumber", handle)
         return _unit(parts[part_id], device, minor)
 
     def unmake(self, part_id: str, identity: str, plugin: dp.Plugin) -> None:
