@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.state import State
@@ -68,7 +68,7 @@ class Switch:
                 said = ", ".join(map(str, pids))
                 raise dp.AllocationError(f"{error}: by the processes {said}") from error
             raise
-        self._switched(uuid, mig="on")
+        self._switched(uuid, "on")
 
     def off(self, uuid: str, gpu: Handle) -> None:
         """Switch MIG off if we switched it on. If that fails, it is tried at each discovery."""
@@ -79,13 +79,12 @@ class Switch:
                 instances.switch(gpu, on=False)
         except NvmlError as error:
             if uuid not in self.stuck:
-                fields = {"gpu": uuid, "error": str(error)}
-                log.warning("MIG mode not switched off", extra=fields)
+                log.warning("MIG mode not switched off", extra={"gpu": uuid, "error": str(error)})
             self.stuck[uuid] = f"MIG cannot be switched off: {error}"
         else:
             self._ours.remove(uuid)
-            self._switched(uuid, mig="off")
+            self._switched(uuid, "off")
 
-    def _switched(self, uuid: str, **fields: Any) -> None:
+    def _switched(self, uuid: str, mig: str) -> None:
         self.stuck.pop(uuid, None)
-        log.info("MIG mode switched", extra={"gpu": uuid, **fields})
+        log.info("MIG mode switched", extra={"gpu": uuid, "mig": mig})
