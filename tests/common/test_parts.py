@@ -13,6 +13,7 @@ from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._discovery.found import describe, discover, sort_out
 from deviceplugin._discovery.plugin_check import check_plugins
+from deviceplugin._http.devices_report import attribution
 from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.offer import Offer
 from drivers.cakes import RESOURCE, Cakes, Kitchen
@@ -372,3 +373,16 @@ def test_what_a_restored_claim_has_counts_even_if_the_plugin_does_not_list_it(
     assert "3 of 4 are free beside cake/quarter@0" in table.withheld()["cake"]
     table.ownership.unprepare("uid-one")
     assert {} == table.withheld()
+
+
+@pytest.mark.parametrize(
+    ("held", "allocatable", "free"),
+    [([], 2, 2), (["pie"], 2, 1), (["cake/half@0"], 3, 1), (["cake/half@0", "pie"], 3, 0)],
+)
+def test_of_parts_metrics_count_those_that_somebody_has(
+    held: list[str], allocatable: int, free: int
+) -> None:
+    table = Table("dra", "cake", "pie")
+    holds = frozenset(Hold(RESOURCE, one, "default", "pod", "main") for one in held)
+    found = attribution(table.resource, Holdings(holds))
+    assert (allocatable, free) == (found.allocatable, found.free)

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._discovery.found import discover
+from deviceplugin._dra.claims.parts import made
 from deviceplugin._dra.naming import pool_name
 from deviceplugin._inventory.published import Resource
 from drivers.driver_node import NODE, DriverNode, gopher, result
@@ -144,7 +145,7 @@ class CakeNode(DriverNode):
         self.cakes.faults = faults
         self.resources[RESOURCE] = Resource(RESOURCE, self.cakes)
         super().restart()
-        self.know(self.preparing.made())
+        self.know(made(self.records.all().values(), self.boot_id))
 
     @override
     def boot(self) -> None:

@@ -1,6 +1,7 @@
 """Parts that are made for claims, and removed after them."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -58,11 +59,25 @@ class PartMaker:
     locator: Locator
     calls: HardwareCalls
     metrics: Metrics
-    has: Callable[[Key], bool]
-    """Returns whether a claim has a part, which is made."""
+    made: Callable[[], Mapping[Key, str]]
+    """Returns the parts that claims have, each with its identity."""
+    changed: Callable[[Mapping[Key, str]], None]
+    """Called with the same."""
 
     def __post_init__(self) -> None:
         self._problems = Problems(log)
+        self._changing = threading.Lock()
+
+    def note(self, *records: Record | None) -> None:
+        """Report the parts that claims have now, if any of ``records`` had or has some."""
+        if not any(one is not None and one.parts for one in records):
+            return
+        with self._changing:  # so that what is known last is what was read last
+            parts = self.made()
+            done = sum(map(bool, parts.values()))
+            self.metrics.parts.labels(self.driver, _MADE).set(done)
+            self.metrics.parts.labels(self.driver, _UNFINISHED).set(len(parts) - done)
+            self.changed(parts)
 
     def make(
         self,
@@ -89,7 +104,7 @@ class PartMaker:
         part, resource, key = one.device, one.resource, (one.resource.name, one.device.id)
         assert part.part is not None
         if one.result.admin:
-            if not self.has(key):
+            if not self.made().get(key):
                 raise AllocationError(f"{part.id} is not made: that is not done for an admin")
             return part
 
@@ -174,20 +189,15 @@ class PartMaker:
         self, method: str, resource: Resource, part: Device, left: Callable[[], float], *args: Any
     ) -> Any:
         plugin = resource.plugin
-        hook = plugin.make_part if method == MAKE else plugin.unmake_part
+        makes = method == MAKE
+        hook: Callable[..., Any] = plugin.make_part if makes else plugin.unmake_part
         seconds = min(left(), plugin.part_timeout)
         if seconds <= 0:
             raise AllocationError("no time is left in this call for its hooks")
         assert part.part is not None
-        return self.calls.call(
-            f"{resource.name} {part.part.of.name}", hook.__name__, hook, *args, seconds=seconds
-        )
-
-    def count(self, parts: Mapping[Key, str]) -> None:
-        """Have the metrics say how many of ``parts`` are made."""
-        done = sum(map(bool, parts.values()))
-        self.metrics.parts.labels(self.driver, _MADE).set(done)
-        self.metrics.parts.labels(self.driver, _UNFINISHED).set(len(parts) - done)
+        name = "make_part" if makes else "unmake_part"
+        hardware = f"{resource.name} {part.part.of.name}"
+        return self.calls.call(hardware, name, hook, *args, seconds=seconds)
 
 
 def _checked(found: object, part: Device, resource: str) -> Device:

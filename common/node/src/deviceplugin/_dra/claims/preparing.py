@@ -82,18 +82,21 @@ class Preparing:
         self._parameters = ParameterReader(self.driver)
         self._locks = ClaimLocks()
         self._part_calls = HardwareCalls(self.part_lock, self.clock)
-        has = lambda key: bool(self.made().get(key))  # noqa: E731
-        self._parts = PartMaker(self.driver, self.locator, self._part_calls, self.metrics, has)
+        self._parts = PartMaker(
+            self.driver,
+            self.locator,
+            self._part_calls,
+            self.metrics,
+            made=lambda: made(self.records.all().values(), self.boot),
+            changed=self.parts_changed,
+        )
+        self.note_parts = self._parts.note
 
     def close(self) -> None:
         """Stop waiting for the API server and for hooks: what waits fails at once."""
         self._claims.close()
         self._calls.close()
         self._part_calls.close()
-
-    def made(self) -> Mapping[Key, str]:
-        """Return the parts that claims have, each with its identity; empty while it has none."""
-        return made(self.records.all().values(), self.boot)
 
     def prepare(
         self, claims: Sequence[Claim], left: Callable[[], float]
@@ -191,13 +194,6 @@ class Preparing:
         log.info("claim prepared", extra={"claim": str(claim), "devices": _listed(record)})
         self.metrics.events.add("claim prepared", device=_listed(record), detail=str(claim))
         return record.given
-
-    def note_parts(self, *records: Record | None) -> None:
-        """Report the parts that claims have now, if any of ``records`` had or has some."""
-        if any(one is not None and one.parts for one in records):
-            parts = self.made()
-            self._parts.count(parts)
-            self.parts_changed(parts)
 
     def _changed(self) -> None:
         self.metrics.claims_prepared.labels(self.driver).set(len(self.records.all()))
