@@ -3,6 +3,8 @@
 import json
 import random
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,7 @@ from deviceplugin.kit.containers import Container
 from deviceplugin_gpu.usage import Row, by_holder
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy
+from patience import eventually
 
 H100: dict[str, Any] = {"name": "NVIDIA H100 80GB HBM3", "memory": 81559, "compute": "9.0"}
 ID = FakeGpu(0).uuid
@@ -686,3 +689,56 @@ def change_by_hand(claims: Claims, chance: random.Random, others: dict[int, str]
         gi = 40 + len(claims.rig.fake.made())
         claims.rig.fake.by_hand(f"mig 0 gi={gi} profile=1g.10gb start=0")
         others[gi] = "1g.10gb@0"
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import deviceplugin as dp
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.plugin import GpuPlugin
+root, part, identity, do = sys.argv[1:]
+driver, state = Path(root, "driver-root"), Path(root, "health.json")
+settings = GpuSettings(mig_on_demand="switch", driver_root_ctr_path=driver, state_file=state)
+plugin = GpuPlugin(settings)
+plugin.made = {part: identity}
+found = {one.id: one for one in plugin.discover()}
+plugin.make_part(found[part]) if do == "make" else plugin.unmake_part(found[part], identity)
+"""
+KILLED_IN = [
+    *(
+        ("make", one)
+        for one in ("nvmlDeviceSetMigMode", CREATE, COMPLETE, "nvmlGpuInstanceGetInfo")
+    ),
+    *(("unmake", f"nvml{one}Destroy") for one in ("ComputeInstance", "GpuInstance")),
+    ("unmake", "nvmlDeviceSetMigMode"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("do", "function"), KILLED_IN)
+def test_a_process_killed_in_any_step_leaves_what_the_next_one_finishes(
+    switching: Claims, do: str, function: str
+) -> None:
+    fake, identity = switching.rig.fake, ""
+    if do == "unmake":
+        switching.make(HALF)
+        identity = switching.plugin.made[HALF]
+    fake.delay(function, milliseconds=600_000)
+    before = fake.calls()[function]
+    command = [sys.executable, "-c", SCRIPT, str(switching.rig.path), HALF, identity, do]
+    with subprocess.Popen(command, env=fake.environment(switching.rig.library)) as process:
+        eventually(lambda: fake.calls()[function] > before or process.poll() is not None)
+        process.kill()
+    fake.mend()
+    switching.plugin.made = {HALF: identity}
+    switching.restart(mig_strategy="mixed")
+    assert not [one for one in switching.found() if one.startswith("MIG-")]
+    switching.make(HALF)
+    assert ["3g.40gb@4"] == switching.exist()
+    switching.unmake(HALF)
+    assert [] == switching.exist()
+    switching.found()
+    switching.found()
+    assert "mig=off mig-pending=off" == mode(switching)
+    assert not unhealthy(switching.found())
