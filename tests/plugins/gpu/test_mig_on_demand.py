@@ -1,6 +1,7 @@
 """MIG devices that are made for claims, on the fake driver."""
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -209,6 +210,17 @@ def test_a_part_without_a_device_node_is_not_made(claims: Claims) -> None:
     with pytest.raises(dp.AllocationError, match=r"no device node .*nvidia-cap12.*nvidia-modprobe"):
         claims.make(HALF)
     assert [] == claims.exist()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_node_of_a_part_is_made_if_nobody_else_does_it(claims: Claims) -> None:
+    has_minors(claims.rig, nodes=False)
+    (claims.rig.roots.proc / "devices").write_text("Character devices:\n236 nvidia-caps\n")
+    claims.restart(pass_device_specs=True)
+    claims.make(HALF)
+    nodes = [claims.rig.roots.dev / f"nvidia-caps/nvidia-cap{minor}" for minor in (12, 13)]
+    made = [node.stat().st_rdev for node in nodes]
+    assert [(236, 12), (236, 13)] == [(os.major(one), os.minor(one)) for one in made]
 
 
 def replace_pauses(claims: Claims) -> Any:
