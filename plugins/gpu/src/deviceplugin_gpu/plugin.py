@@ -186,8 +186,8 @@ class GpuPlugin(dp.Plugin):
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
         made = self._division.units if self._division else {}
-        known = {**self._units, **made}
-        units = [unit for device in devices if (unit := known.get(device.id))]
+        known = (made.get(one.id) or self._units.get(one.id) for one in devices)
+        units = [unit for unit in known if unit]
         if len(units) < len(devices):
             raise dp.AllocationError("the settings were changed, and no discovery has run since")
         refuse(units, self._settings)
