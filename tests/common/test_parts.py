@@ -13,7 +13,6 @@ from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._discovery.found import describe, discover, sort_out
 from deviceplugin._discovery.plugin_check import check_plugins
-from deviceplugin._http.devices_report import attribution
 from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.offer import Offer
 from drivers.cakes import RESOURCE, Cakes, Kitchen
@@ -302,6 +301,13 @@ def test_parts_without_a_group_in_common_are_not_there_together(
         assert "it has no group in common with the other parts of cake beside cake/" in why
 
 
+def test_a_device_that_is_no_part_is_in_the_way_of_none() -> None:
+    table = Table()
+    devices = [*table.resource.devices.values(), dp.Device("plate")]
+    table.resource.publish(devices)
+    assert ("", "") == (table.take("one", "plate"), table.take("two", "cake"))
+
+
 def test_of_many_parts_in_the_way_five_are_named() -> None:
     room = "0 of 8 are free beside "
     table = Table()
@@ -375,14 +381,12 @@ def test_what_a_restored_claim_has_counts_even_if_the_plugin_does_not_list_it(
     assert {} == table.withheld()
 
 
-@pytest.mark.parametrize(
-    ("held", "allocatable", "free"),
-    [([], 2, 2), (["pie"], 2, 1), (["cake/half@0"], 3, 1), (["cake/half@0", "pie"], 3, 0)],
-)
-def test_of_parts_metrics_count_those_that_somebody_has(
-    held: list[str], allocatable: int, free: int
-) -> None:
-    table = Table("dra", "cake", "pie")
-    holds = frozenset(Hold(RESOURCE, one, "default", "pod", "main") for one in held)
-    found = attribution(table.resource, Holdings(holds))
-    assert (allocatable, free) == (found.allocatable, found.free)
+def test_without_parts_on_demand_nobody_looks_at_counters() -> None:
+    table = Table("dra", "cake")
+    whole = table.resource.devices["cake"]
+    table.resource.publish([whole, dp.Device("plate")])
+    assert table.resource.listed is table.resource.devices
+    assert table.ownership._holders.room(RESOURCE) is None
+    part = {key("cake/half@0"): dp.Part(dp.Counters("cake", {}), {"quarters": 2})}
+    table.ownership.restore({claim("one"): [*part]}, parts=part)
+    assert "without room" in table.take("two", "cake"), "but those of claims count"

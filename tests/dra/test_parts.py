@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._dra.claims import locks
 from deviceplugin._dra.claims.locks import HardwareCalls
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.serving.instances import FileLock
@@ -69,7 +70,7 @@ def test_a_part_is_made_for_a_claim_and_removed_with_it(
         assert fields.items() <= vars(logged).items()
     _, text = node.metrics.expose("")
     for line in (
-        'deviceplugin_parts{driver="gopher.example.com",state="made"} 0.0',
+        'deviceplugin_part_calls_total{code="OK",driver="gopher.example.com",method="make"} 1.0',
         'deviceplugin_part_calls_total{code="OK",driver="gopher.example.com",method="remove"} 1.0',
     ):
         assert line.encode() in text
@@ -85,7 +86,7 @@ def test_a_claim_without_parts_has_nothing_to_do_with_them(node: CakeNode) -> No
     assert all("part" not in one for one in json.loads(record.read_text())["devices"])
     node.unprepare(claim)
     assert ([], []) == (told, node.kitchen.calls)
-    assert b"deviceplugin_parts{" not in node.metrics.expose("")[1]
+    assert b"deviceplugin_part_calls_total{" not in node.metrics.expose("")[1]
 
 
 def test_a_claim_has_several_parts_and_each_its_own_identity(node: CakeNode) -> None:
@@ -152,7 +153,7 @@ class Strange(Cakes):
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (lambda _: None, "discover() must return Device objects, not NoneType"),
+        (lambda _: None, "None is no Device"),
         (lambda part: replace(part, id="other"), f"other of {RESOURCE} instead of {HALF}"),
         (lambda part: replace(part, resource="x.io/y"), f"{HALF} of x.io/y instead of {HALF}"),
         (lambda part: replace(part, part=None), "its identity None must be a string"),
@@ -347,6 +348,15 @@ def test_a_hook_never_begins_once_nobody_waits_for_it() -> None:
     assert ["other", "next"] == late
 
 
+def test_a_hook_whose_thread_comes_too_late_is_not_called() -> None:
+    turn, called = threading.Lock(), list[str]()
+    assert turn.acquire()
+    call = locks._Call(called.append, turn, None)
+    call.give_up()
+    call("late")
+    assert ([], False) == (called, turn.locked())
+
+
 def test_two_processes_never_make_parts_of_one_thing_at_a_time(tmp_path: Path) -> None:
     def lock(hardware: str) -> FileLock:
         return FileLock(tmp_path / hardware)
@@ -367,6 +377,15 @@ def test_two_processes_never_make_parts_of_one_thing_at_a_time(tmp_path: Path) -
     with pytest.raises(dp.AllocationError, match="another process"):
         other.call("x", "make_part", made.append, "x", seconds=PATIENCE)
     waiting.release()
+
+
+def test_a_lock_that_cannot_be_made_is_said_and_nothing_is_begun(tmp_path: Path) -> None:
+    called = list[str]()
+    calls = HardwareCalls(lambda name: FileLock(tmp_path / "none" / name), MONOTONIC)
+    for _ in range(2):
+        with pytest.raises(dp.AllocationError, match="none/x: No such file"):
+            calls.call("x", "make_part", called.append, "x", seconds=PATIENCE)
+    assert [] == called
 
 
 def test_without_time_nothing_is_made_and_nothing_is_removed(node: CakeNode) -> None:

@@ -6,7 +6,6 @@ from typing import Final
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin.model import Part
-from deviceplugin.plugin import Capabilities
 
 _MANY: Final = 5
 """Most devices that a message names."""
@@ -74,9 +73,10 @@ class Parts:
         self._claimed: Mapping[Key, Part] = {}
 
     def room(self, resource: str, held: Iterable[Key]) -> Room | None:
-        """Return the room that ``held`` leaves; None if no device of ``resource`` is a part."""
+        """Return the room that ``held`` leaves; None if ``resource`` has no parts on demand."""
         found = self._resources().get(resource)
-        if found is None or not Capabilities.of(found.plugin).make_part:
+        has_parts = found is not None and found.listed is not found.devices
+        if not has_parts and all(name != resource for name, _ in self._claimed):
             return None
         return Room(self.of, (key for key in held if key[0] == resource))
 

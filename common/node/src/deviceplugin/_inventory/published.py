@@ -148,10 +148,12 @@ class Resource:
         return changed
 
     def _divided(self, devices: dict[str, Device]) -> tuple[list[Device], dict[str, Device]]:
-        """Return the parts on demand, and the others: ``devices`` itself if no part is made."""
-        if not Capabilities.of(self.plugin).make_part:
+        """Return the parts on demand, and the others: ``devices`` itself if there are no parts."""
+        parts: dict[str, Device] = {}
+        if Capabilities.of(self.plugin).make_part:
+            parts = {i: one for i, one in devices.items() if one.part and one.part.on_demand}
+        if not parts:
             return [], devices
-        parts = {i: one for i, one in devices.items() if one.part and one.part.on_demand}
         return [*parts.values()], {i: one for i, one in devices.items() if i not in parts}
 
     def close(self) -> None:

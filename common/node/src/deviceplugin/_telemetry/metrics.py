@@ -187,12 +187,6 @@ class Metrics:
     claims_prepared: Gauge = _gauge(
         "deviceplugin_claims_prepared", "Claims that are prepared or being prepared.", "driver"
     )
-    parts: Gauge = _gauge(
-        "deviceplugin_parts",
-        "Parts of devices that claims have: made, or unfinished while they are made or removed.",
-        "driver",
-        "state",
-    )
     part_calls: Counter = _counter(
         "deviceplugin_part_calls",
         f"Calls to make or remove a part of a device: {OK} or {FAILED}.",

@@ -75,14 +75,21 @@ class HardwareCalls:
         common = None if self._lock is None else self._lock(hardware)
         call = _Call(hook, turn, common)
         try:
-            while common is not None and not common.take():
-                if self._clock.now() >= end or self._closed.wait(_AGAIN):
-                    raise AllocationError(f"another process is busy with parts of {hardware}")
+            if common is not None:
+                self._take(common, hardware, end)
             left = max(0.0, end - self._clock.now())
             found: _T = self._hooks[hardware].call(name, call, *args, timeout=left)
             return found
         finally:
             call.give_up()
+
+    def _take(self, common: ProcessLock, hardware: str, end: float) -> None:
+        try:
+            while not common.take():
+                if self._clock.now() >= end or self._closed.wait(_AGAIN):
+                    raise AllocationError(f"another process is busy with parts of {hardware}")
+        except OSError as error:
+            raise AllocationError(f"{error.filename}: {error.strerror}") from error
 
 
 class _Call:

@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 MAKE, REMOVE = "make", "remove"
 _METHODS: Final = {"part made": MAKE, "part removed": REMOVE}
-_MADE, _UNFINISHED = "made", "unfinished"
 _STILL: Final = "not known yet: devices are still being discovered"
 
 
@@ -73,11 +72,7 @@ class PartMaker:
         if not any(one is not None and one.parts for one in records):
             return
         with self._changing:  # so that what is known last is what was read last
-            parts = self.made()
-            done = sum(map(bool, parts.values()))
-            self.metrics.parts.labels(self.driver, _MADE).set(done)
-            self.metrics.parts.labels(self.driver, _UNFINISHED).set(len(parts) - done)
-            self.changed(parts)
+            self.changed(self.made())
 
     def make(
         self,
@@ -202,7 +197,7 @@ class PartMaker:
 
 def _checked(found: object, part: Device, resource: str) -> Device:
     """Return the device that make_part() returned for ``part``; AllocationError if it is wrong."""
-    problem = device_problem(found)
+    problem = device_problem(found) if isinstance(found, Device) else f"{shown(found)} is no Device"
     if not problem and isinstance(found, Device) and part.part is not None:
         identity = found.part.identity if found.part else None
         if found.id != part.id or found.resource not in {"", resource}:

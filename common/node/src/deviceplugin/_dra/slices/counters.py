@@ -46,8 +46,8 @@ def counter_sets(states: Iterable[OfferState]) -> Sequence[Body]:
     found: dict[str, Counters] = {}
     claimed: dict[str, Counter[str]] = {}
     for state in states:
-        if (part := state.device.part) is None:
-            continue
+        part = state.device.part
+        assert part is not None
         name = part.of.name
         if name not in found or state.device.health:  # what has vanished knows no news
             found[name] = part.of
