@@ -46,7 +46,7 @@ OLDEST_OF = {
 """The same for kinds that came later, which are in a component of their own."""
 OPERATORS = {"PodMonitor", "PrometheusRule", "SecurityContextConstraints"}
 """Kinds that are not Kubernetes' own."""
-PRIVILEGED = {"amd-privileged", "generic-privileged", "gpu-privileged"}
+PRIVILEGED = {"amd-privileged", "generic-privileged", "gpu-mig", "gpu-privileged"}
 """Components that make a container privileged, which no other does."""
 HOST_PID = {"gpu-usage"}
 """Components whose pod sees the processes of the host."""

@@ -35,7 +35,7 @@ SPECIFIED = SPEC["properties"]
 JUDGED = Path(__file__).with_name("judged_settings.txt").read_text()
 LISTED, HARMLESS = ({*re.sub("#.*", "", part).split()} for part in JUDGED.split("\n---\n"))
 """What the policy asks a list about, and what anybody may say who may write objects."""
-PRIVILEGED = {"amd-privileged", "generic-privileged", "gpu-mps", "gpu-privileged"}
+PRIVILEGED = {"amd-privileged", "generic-privileged", "gpu-mig", "gpu-mps", "gpu-privileged"}
 HOST_PID = {"gpu-usage"}
 """As root, the pod may end processes of the host."""
 

@@ -130,24 +130,24 @@ static void fill_engines(struct mig *mig)
 
 int mig_finish(struct mig *mig, const struct gpu *gpu, char *problem, size_t size)
 {
-    if (mig->gi < 0 || mig->gi > 0xffff || mig->ci < 0 || mig->ci > 0xfff)
+    if (mig->gi < 0 || mig->gi > 0xffff || mig->ci < -1 || mig->ci > 0xfff)
         return snprintf(problem, size, "mig needs gi=N, and ci=N if not 0"), -1;
     if (read_profile(mig, gpu))
         return snprintf(problem, size, "\"%s\" is no profile such as 1g.5gb, 1c.3g.20gb, 1g.10gb+me",
                         mig->profile), -1;
     if (mig->used < 0 || mig->used > mig->memory)
         return snprintf(problem, size, "this MIG device uses more memory than it has"), -1;
-    if (mig->index < 0)
+    if (mig->index < 0 && mig->ci >= 0)
         mig->index = gpu->mig_count;
     for (int i = 0; i < gpu->mig_count; i++) {
         const struct mig *const other = &gpu->migs[i];
-        if (other->index == mig->index || (other->gi == mig->gi && other->ci == mig->ci))
+        if ((other->index == mig->index && mig->ci >= 0) || (other->gi == mig->gi && other->ci == mig->ci))
             return snprintf(problem, size, "gpu %d has this MIG device twice", gpu->slot), -1;
     }
     if (mig->start < 0)
         mig->start = first_free(gpu, mig);
     fill_engines(mig);
-    if (!mig->uuid[0])
+    if (!mig->uuid[0] && mig->ci >= 0)
         snprintf(mig->uuid, sizeof mig->uuid, "MIG-%08x-%04x-4%03x-8000-%012x",
                  (unsigned)gpu->slot, (unsigned)mig->gi & 0xffff, (unsigned)mig->ci & 0xfff,
                  (unsigned)gpu->slot);

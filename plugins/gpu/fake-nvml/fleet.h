@@ -14,7 +14,8 @@ enum mig_mode { MIG_AUTO = -1, MIG_UNSUPPORTED, MIG_OFF, MIG_ON };
 enum engine { COPY, DECODER, ENCODER, JPEG, OFA, ENGINES };
 enum { TO_SWITCH = -1 };
 
-/* Numbers are long long throughout: the parser writes to them by their offsets. */
+/* A compute instance, or a GPU instance without any, whose ci is -1.
+ * Numbers are long long throughout: the parser writes to them by their offsets. */
 struct mig {
     long long index, gi, ci, memory, used, start, multiprocessors;
     long long engines[ENGINES];
@@ -42,7 +43,7 @@ struct gpu {
     long long banks_used_up;
     long long throttle, replays, clock, memory_clock, max_clock, max_memory_clock;
     long long fabric, clique;
-    long long virtualization, license;
+    long long virtualization, license, busy;
     char license_expiry[TEXT];
     struct mig migs[MAX_MIGS];
     int mig_count;
@@ -83,8 +84,9 @@ struct fleet {
     int process_count;
 };
 
-/* parse.c: a new fleet, or NULL after one line on stderr. */
-struct fleet *fleet_read(const char *path);
+/* parse.c: a new fleet, or NULL after one line on stderr. What was made of it since is in a journal,
+ * if there is one: lines of a fleet file, of which those of GPUs that are not there are skipped. */
+struct fleet *fleet_read(const char *path, const char *journal);
 
 /* defaults.c: 0, or -1 and what is wrong in problem. */
 void fleet_start(struct fleet *fleet);

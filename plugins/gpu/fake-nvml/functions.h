@@ -30,6 +30,7 @@
     X(nvmlDeviceGetVirtualizationMode) \
     X(nvmlDeviceGetAddressingMode) \
     X(nvmlDeviceGetMigMode) \
+    X(nvmlDeviceSetMigMode) \
     X(nvmlDeviceGetMaxMigDeviceCount) \
     X(nvmlDeviceGetMigDeviceHandleByIndex) \
     X(nvmlDeviceIsMigDeviceHandle) \
@@ -38,10 +39,16 @@
     X(nvmlDeviceGetGpuInstanceId) \
     X(nvmlDeviceGetComputeInstanceId) \
     X(nvmlDeviceGetGpuInstanceById) \
+    X(nvmlDeviceGetGpuInstances) \
+    X(nvmlDeviceGetGpuInstancePossiblePlacements_v2) \
+    X(nvmlDeviceCreateGpuInstanceWithPlacement) \
+    X(nvmlGpuInstanceDestroy) \
     X(nvmlDeviceGetGpuInstanceProfileInfo) \
     X(nvmlDeviceGetGpuInstanceProfileInfoV) \
     X(nvmlGpuInstanceGetInfo) \
     X(nvmlGpuInstanceGetComputeInstanceById) \
+    X(nvmlGpuInstanceCreateComputeInstance) \
+    X(nvmlComputeInstanceDestroy) \
     X(nvmlGpuInstanceGetComputeInstanceProfileInfo) \
     X(nvmlGpuInstanceGetComputeInstanceProfileInfoV) \
     X(nvmlComputeInstanceGetInfo_v2) \

@@ -70,6 +70,7 @@ const struct key GPU_KEYS[] = {
     {"virtualization", CHOICE, offsetof(struct gpu, virtualization), VIRTUAL},
     {"license", CHOICE, offsetof(struct gpu, license), LICENSES},
     {"license-expiry", WORD, offsetof(struct gpu, license_expiry), NULL},
+    {"busy", CHOICE, offsetof(struct gpu, busy), NO_YES},
     {0}};
 
 const struct key MIG_KEYS[] = {

@@ -2,16 +2,21 @@
 #include "library.h"
 
 #include <pthread.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fleet *current;
-static char fleet_path[4096], calls_path[4096];
-static struct stat seen;
+static char fleet_path[4096], calls_path[4096], journal_path[4096 + 8];
+static struct stat seen[2]; /* of the fleet file and the journal */
+static int journal = -1;    /* its descriptor, while something is changed */
 static int is_read, is_good; /* the file as it was seen */
 static int users;            /* inits without a shutdown */
 
@@ -39,35 +44,68 @@ static void configure(void)
     nodes_configure();
     if (path && strcmp(path, fleet_path) != 0 && strlen(path) < sizeof fleet_path) {
         strcpy(fleet_path, path);
+        snprintf(journal_path, sizeof journal_path, "%s.made", path);
         is_read = 0;
     }
 }
 
-static int is_as_seen(const struct stat *state)
+/* Whether a file is as it was last time, and remembers it. */
+static int is_as_seen(const char *path, struct stat *before)
 {
-    return state->st_ino == seen.st_ino && state->st_size == seen.st_size &&
-           state->st_mtim.tv_sec == seen.st_mtim.tv_sec &&
-           state->st_mtim.tv_nsec == seen.st_mtim.tv_nsec;
+    struct stat state = {0};
+    if (stat(path, &state) != 0)
+        state = (struct stat){0};
+    int const is_same = state.st_ino == before->st_ino && state.st_size == before->st_size &&
+                        state.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+                        state.st_mtim.tv_nsec == before->st_mtim.tv_nsec;
+    *before = state;
+    return is_same;
 }
 
 /* Reads the file if it has changed. One that cannot be read leaves the fleet as it was. */
 static void refresh(void)
 {
-    struct stat state = {0};
-    if (stat(fleet_path, &state) != 0)
-        state.st_ino = 0;
-    if (is_read && is_as_seen(&state))
+    int const is_same = is_as_seen(fleet_path, &seen[0]);
+    if (is_as_seen(journal_path, &seen[1]) && is_same && is_read)
         return;
-    seen = state;
     is_read = 1;
     if (!fleet_path[0])
         fputs("fake nvml: FAKE_NVML_FLEET names no fleet file\n", stderr);
-    struct fleet *const fresh = fleet_path[0] ? fleet_read(fleet_path) : NULL;
+    struct fleet *const fresh = fleet_path[0] ? fleet_read(fleet_path, journal_path) : NULL;
     is_good = fresh != NULL;
     if (fresh) {
         free(current);
         current = fresh;
     }
+}
+
+int change_begin(void)
+{
+    journal = open(journal_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (journal < 0 || flock(journal, LOCK_EX) != 0)
+        return -1;
+    refresh(); /* another process may have changed something */
+    return 0;
+}
+
+void change(const char *format, ...)
+{
+    char line[400];
+    va_list arguments;
+    va_start(arguments, format);
+    int const length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (write(journal, line, (size_t)length) != length)
+        abort();
+    refresh();
+}
+
+nvmlReturn_t change_end(nvmlReturn_t result)
+{
+    if (journal >= 0)
+        close(journal); /* this unlocks it */
+    journal = -1;
+    return leave(result);
 }
 
 /* Which faults apply: those of the whole node, those of one GPU, or both. */
@@ -240,7 +278,7 @@ NVML_API const char *nvmlErrorString(nvmlReturn_t result)
         {13, "Function Not Found"}, {14, "Corrupted infoROM"}, {15, "GPU is lost"},
         {16, "GPU requires restart"}, {17, "The operating system has blocked the request."},
         {18, "RM has detected an NVML/RM version mismatch."}, {19, "In use by another client"},
-        {20, "Insufficient Memory"}, {25, "Argument version mismatch"},
+        {20, "Insufficient Memory"}, {23, "Insufficient Resources"}, {25, "Argument version mismatch"},
         {999, "Unknown Error"}};
     begin(F_nvmlErrorString);
     leave(NVML_SUCCESS);

@@ -32,6 +32,14 @@ nvmlReturn_t leave(nvmlReturn_t result);
 nvmlReturn_t pause_call(enum function function, long milliseconds);
 long long now(void); /* ms */
 
+/* Begins to change what the driver has made, which outlives processes: no other process changes
+ * anything before change_end, which leaves. What pointed into the fleet is no longer good after
+ * change_begin and after change, which adds a line to the journal. */
+int change_begin(void);
+__attribute__((format(printf, 1, 2)))
+void change(const char *format, ...);
+nvmlReturn_t change_end(nvmlReturn_t result);
+
 /* handles.c; to be called with the lock held. A handle is never freed: it names a thing that may
  * be gone and may come back. */
 struct handle *handle_of(enum handle_kind kind, const struct gpu *gpu, const struct mig *mig);
@@ -49,8 +57,11 @@ void nodes_close(void);
 /* events.c: frees all event sets; to be called with the lock held. */
 void events_end(void);
 
-/* profiles.c: the number that a device gives a profile. */
+/* profiles.c: the number that a device gives a profile, and the profile that has it, or
+ * NVML_PROFILES; and a MIG device of this GPU that has the profile, as it is or would be. */
 unsigned profile_id(unsigned profile);
+unsigned profile_of_id(unsigned id);
+nvmlReturn_t profile_of(const struct gpu *gpu, unsigned profile, struct mig *mig);
 
 /* library.c */
 nvmlReturn_t copy_text(char *to, unsigned size, const char *text);

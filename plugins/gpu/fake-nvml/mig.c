@@ -144,7 +144,7 @@ NVML_API nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t in
                                              1 << HANDLE_GPU_INSTANCE, &target);
     for (int i = 0; !result && i < target.gpu->mig_count; i++) {
         const struct mig *const mig = &target.gpu->migs[i];
-        if (mig->gi == target.mig->gi && mig->ci == id) {
+        if (mig->gi == target.mig->gi && mig->ci == (long long)id) {
             *compute = handle_of(HANDLE_COMPUTE_INSTANCE, target.gpu, mig);
             return leave(NVML_SUCCESS);
         }

@@ -31,7 +31,8 @@ static int read_gpu(const struct reader *reader)
     return 0;
 }
 
-static int read_mig(const struct reader *reader)
+/* Reads a MIG device, or a GPU instance that has no compute instance. */
+static int read_mig(const struct reader *reader, int is_empty)
 {
     uint64_t set;
     if (known_slots(reader, 1, &set))
@@ -40,16 +41,55 @@ static int read_mig(const struct reader *reader)
         if (!(set >> slot & 1))
             continue;
         struct gpu *const gpu = &reader->fleet->gpus[place_of(reader->fleet, slot)];
+        struct mig mig;
+        char problem[200];
+        mig_start(&mig);
+        if (set_fields(reader, 2, MIG_KEYS, &mig))
+            return -1;
+        if (is_empty)
+            mig.ci = -1;
+        if (mig_finish(&mig, gpu, problem, sizeof problem))
+            return refuse(reader, "%s", problem);
+        for (int i = 0; i < gpu->mig_count; i++) /* it is empty no longer */
+            if (gpu->migs[i].gi == mig.gi && gpu->migs[i].ci < 0)
+                gpu->migs[i] = gpu->migs[--gpu->mig_count];
         if (gpu->mig_count == MAX_MIGS)
             return refuse(reader, "gpu %d has more than %d MIG devices", slot, MAX_MIGS);
-        struct mig *const mig = &gpu->migs[gpu->mig_count];
-        char problem[200];
-        mig_start(mig);
-        if (set_fields(reader, 2, MIG_KEYS, mig))
-            return -1;
-        if (mig_finish(mig, gpu, problem, sizeof problem))
-            return refuse(reader, "%s", problem);
-        gpu->mig_count++;
+        gpu->migs[gpu->mig_count++] = mig;
+    }
+    return 0;
+}
+
+static int count_of(const struct gpu *gpu, long long gi)
+{
+    int count = 0;
+    for (int i = 0; i < gpu->mig_count; i++)
+        count += gpu->migs[i].gi == gi;
+    return count;
+}
+
+/* Removes a compute instance, or a GPU instance with all of them. */
+static int read_gone(const struct reader *reader)
+{
+    uint64_t set;
+    struct mig gone = {.ci = -1};
+    if (known_slots(reader, 1, &set) || set_fields(reader, 2, MIG_KEYS, &gone))
+        return -1;
+    for (int slot = 0; slot < MAX_GPUS; slot++) {
+        if (!(set >> slot & 1))
+            continue;
+        struct gpu *const gpu = &reader->fleet->gpus[place_of(reader->fleet, slot)];
+        for (int i = gpu->mig_count - 1; i >= 0; i--) {
+            struct mig *const mig = &gpu->migs[i];
+            if (mig->gi != gone.gi || (gone.ci >= 0 && mig->ci != gone.ci))
+                continue;
+            if (gone.ci < 0 || count_of(gpu, gone.gi) > 1)
+                *mig = gpu->migs[--gpu->mig_count];
+            else {
+                mig->ci = mig->index = -1;
+                mig->uuid[0] = 0;
+            }
+        }
     }
     return 0;
 }
@@ -184,12 +224,20 @@ static int read_process(const struct reader *reader)
 static int read_line(const struct reader *reader)
 {
     char const *const word = reader->words[0];
+    uint64_t set;
+    if (reader->is_journal && !slots(reader, 1, &set) &&
+        place_of(reader->fleet, __builtin_ctzll(set)) < 0)
+        return 0;
     if (strcmp(word, "driver") == 0)
         return set_fields(reader, 1, DRIVER_KEYS, reader->fleet);
     if (strcmp(word, "gpu") == 0)
         return read_gpu(reader);
     if (strcmp(word, "mig") == 0)
-        return read_mig(reader);
+        return read_mig(reader, 0);
+    if (strcmp(word, "instance") == 0)
+        return read_mig(reader, 1);
+    if (strcmp(word, "gone") == 0)
+        return read_gone(reader);
     if (strcmp(word, "link") == 0)
         return read_link(reader);
     if (strcmp(word, "switch") == 0)
@@ -202,8 +250,8 @@ static int read_line(const struct reader *reader)
         return read_event(reader);
     if (strcmp(word, "process") == 0)
         return read_process(reader);
-    return refuse(reader, "\"%s\" is none of driver, gpu, mig, link, switch, path, fault, event, "
-                          "process", word);
+    return refuse(reader, "\"%s\" is none of driver, gpu, mig, instance, gone, link, switch, path, "
+                          "fault, event, process", word);
 }
 
 static int read_lines(struct reader *reader, FILE *file)
@@ -219,7 +267,19 @@ static int read_lines(struct reader *reader, FILE *file)
     return failed ? -1 : 0;
 }
 
-struct fleet *fleet_read(const char *path)
+/* Reads what was made since; without a journal nothing was. */
+static int read_journal(struct reader *reader, const char *path)
+{
+    FILE *const file = fopen(path, "re");
+    if (!file)
+        return 0;
+    *reader = (struct reader){.path = path, .fleet = reader->fleet, .is_journal = 1};
+    int const failed = read_lines(reader, file);
+    fclose(file);
+    return failed;
+}
+
+struct fleet *fleet_read(const char *path, const char *journal)
 {
     struct reader reader = {.path = path};
     char problem[200];
@@ -231,7 +291,7 @@ struct fleet *fleet_read(const char *path)
     reader.fleet = calloc(1, sizeof *reader.fleet);
     if (reader.fleet) {
         fleet_start(reader.fleet);
-        int failed = read_lines(&reader, file);
+        int failed = read_lines(&reader, file) || read_journal(&reader, journal);
         reader.line = 0;
         if (!failed && fleet_finish(reader.fleet, problem, sizeof problem))
             failed = refuse(&reader, "%s", problem);

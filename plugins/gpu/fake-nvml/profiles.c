@@ -25,8 +25,15 @@ unsigned profile_id(unsigned profile)
     return PROFILES[profile].id;
 }
 
-/* A MIG device of this GPU that has the profile, or one as the GPU's size makes it. */
-static nvmlReturn_t profile_of(const struct gpu *gpu, unsigned profile, struct mig *mig)
+unsigned profile_of_id(unsigned id)
+{
+    unsigned profile = 0;
+    while (profile < NVML_PROFILES && PROFILES[profile].id != id)
+        profile++;
+    return profile;
+}
+
+nvmlReturn_t profile_of(const struct gpu *gpu, unsigned profile, struct mig *mig)
 {
     static const long long EIGHTHS[] = {[1] = 1, [2] = 2, [3] = 4, [4] = 4, [7] = 8};
     if (profile >= NVML_PROFILES)
@@ -66,7 +73,9 @@ static void fill_profile(const struct mig *mig, unsigned profile,
     *info = (nvmlGpuInstanceProfileInfo_t){
         .id = PROFILES[profile].id,
         .sliceCount = mig->slices,
-        .instanceCount = 7 / mig->slices ? 7 / mig->slices : 1,
+        .instanceCount = strstr(mig->profile, "+me") ? 1
+            : mig->slices == 1 && mig->size == 2     ? 4
+                                                     : 7 / mig->slices + !(7 / mig->slices),
         .multiprocessorCount = 14 * mig->slices,
         .copyEngineCount = (unsigned)mig->engines[COPY],
         .decoderCount = (unsigned)mig->engines[DECODER],

@@ -17,7 +17,7 @@ struct key {
 
 struct reader {
     const char *path;
-    int line;
+    int line, is_journal;
     struct fleet *fleet;
     char *words[64];
     int count;

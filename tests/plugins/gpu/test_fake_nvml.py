@@ -3,6 +3,7 @@
 What the plugin asks for and all its tests see is not asked for again.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -114,6 +115,7 @@ def test_a_structure_of_another_version_is_refused(opened: Open) -> None:
 
 INVALID, UNSUPPORTED = pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported
 FOUR = [(kind, total) for kind in (0, 1) for total in (0, 1)]
+INSUFFICIENT = pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES
 MEMORY = {"total": 32 * GIB, "free": 31 * GIB, "used": GIB}
 MEMORY_V2 = {"version": pynvml.nvmlMemory_v2, "reserved": 0}
 PAGES = [
@@ -280,6 +282,86 @@ def test_compute_profiles_have_names(opened: Open) -> None:
     assert ["MIG 1c.2g.10gb", "MIG 2g.10gb"] == [ask(instance, i, 0).name for i in (0, 1)]
 
 
+Placement = pynvml.c_nvmlGpuInstancePlacement_t
+
+
+def create(profile: int, start: int, size: int) -> Any:
+    """Make a GPU instance of a profile by its number, there."""
+    info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu(), profile)
+    place = pynvml.byref(Placement(start, size))
+    return pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu(), info.id, place)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "profile", "place", "expected"),
+    [
+        ("gpu 0 mig=on", 2, (4, 4), 0),
+        ("gpu 0 mig=on", 2, (2, 4), pynvml.NVML_ERROR_INVALID_ARGUMENT),
+        ("gpu 0 mig=on", 0, (7, 1), pynvml.NVML_ERROR_INVALID_ARGUMENT),
+        ("gpu 0 mig=off", 2, (4, 4), pynvml.NVML_ERROR_NOT_SUPPORTED),
+        ("gpu 0 mig=on virtualization=vgpu", 2, (4, 4), pynvml.NVML_ERROR_NOT_SUPPORTED),
+        ("gpu 0\nmig 0 gi=9 profile=1g.5gb start=7", 2, (4, 4), INSUFFICIENT),
+        ("gpu 0\nmig 0 gi=9 profile=1g.5gb+me start=0", 7, (1, 1), INSUFFICIENT),
+        ("gpu 0\nmig 0 gi=9 profile=1g.5gb start=0", 0, (1, 1), 0),
+    ],
+)
+def test_an_instance_needs_a_possible_and_free_place(
+    opened: Open, fleet: str, profile: int, place: tuple[int, int], expected: int
+) -> None:
+    opened(fleet)
+    assert expected == code(create, profile, *place)
+
+
+def test_what_is_made_outlives_processes_and_is_destroyed_from_the_inside(opened: Open) -> None:
+    fake = opened("gpu 0 mig=on")
+    instance = create(1, 2, 2)
+    assert [] == mig_devices()
+    make = pynvml.nvmlGpuInstanceCreateComputeInstance
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(make, instance, 7)
+    compute = make(instance, 0)
+    assert INSUFFICIENT == code(make, instance, 1)
+    assert ["NVIDIA A100-SXM4-40GB MIG 1c.2g.10gb"] == mig_devices()
+    fake.write("gpu 0 mig=on temperature=40")  # what was made is not in it
+    assert pynvml.NVML_ERROR_IN_USE == code(pynvml.nvmlGpuInstanceDestroy, instance)
+    fake.by_hand("process 0 pid=1 gi=1 ci=0")
+    assert pynvml.NVML_ERROR_IN_USE == code(pynvml.nvmlComputeInstanceDestroy, compute)
+    fake.journal.write_text("\n".join([*fake.made()[:-1], ""]))
+    pynvml.nvmlComputeInstanceDestroy(compute)
+    assert pynvml.NVML_ERROR_NOT_FOUND == code(pynvml.nvmlComputeInstanceDestroy, compute)
+    pynvml.nvmlGpuInstanceDestroy(instance)
+    assert pynvml.NVML_ERROR_NOT_FOUND == code(pynvml.nvmlGpuInstanceDestroy, instance)
+    fake.reboot()
+    assert [] == fake.made()
+
+
+def mig_devices() -> list[str]:
+    found = []
+    for index in range(7):
+        with contextlib.suppress(pynvml.NVMLError):
+            one = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), index)
+            found.append(pynvml.nvmlDeviceGetName(one))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fleet", "status", "after"),
+    [
+        ("gpu 0 compute=9.0", 0, [1, 1]),
+        ("gpu 0 compute=8.0", pynvml.NVML_ERROR_RESET_REQUIRED, [0, 1]),
+        ("gpu 0 compute=9.0 busy=yes", pynvml.NVML_ERROR_IN_USE, [0, 1]),
+        ("gpu 0 compute=9.0\nprocess 0 pid=1", pynvml.NVML_ERROR_IN_USE, [0, 1]),
+        ("gpu 0 compute=9.0 mig=on", 0, [1, 1]),
+    ],
+)
+def test_a_mig_mode_is_switched_or_pending(
+    opened: Open, fleet: str, status: int, after: list[int]
+) -> None:
+    opened(fleet)
+    assert status == pynvml.nvmlDeviceSetMigMode(gpu(), 1)
+    assert after == pynvml.nvmlDeviceGetMigMode(gpu())
+    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceSetMigMode, gpu(), 2)
+
+
 def test_paths_are_by_numa_node_unless_told(opened: Open) -> None:
     opened("gpu 0-2 numa=0\ngpu 3 numa=1\npath 0 1 single")
     levels = [pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu(0), gpu(i)) for i in range(4)]
@@ -395,7 +477,10 @@ def test_a_shutdown_ends_event_sets() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("gpu 0\nbogus", '2: "bogus" is none of driver, gpu, mig, link, switch, path, fault'),
+        (
+            "gpu 0\nbogus",
+            '2: "bogus" is none of driver, gpu, mig, instance, gone, link, switch, path, fault',
+        ),
         ("gpu", "1: gpu needs a GPU such as 0, 0-3 or all"),
         ("gpu x", '1: "x" is no GPU such as 0, 0-3 or all'),
         ("gpu 3-1", '1: "3-1" is no GPU such as 0, 0-3 or all'),

@@ -265,7 +265,7 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
     families = driver.metrics.collect([*driver.gpus, *GPUS], health, unidentified)
     used = {"memory_used_bytes": 1, "utilization_ratio": 0.5}
     rows = [usage.Row("g0", "g0", who, used) for who in (Container("a", "b", "c"), None)]
-    families += usage.families(rows, ())
+    families += usage.families(rows, (), {})
     for family in families:
         assert re.fullmatch(r"deviceplugin_gpu_[a-z]+(_[a-z]+)*", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)

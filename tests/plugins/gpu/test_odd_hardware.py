@@ -173,7 +173,7 @@ def test_a_profile_without_a_name_is_named_by_its_size(
     slices: int, compute: int, memory: int, total: int, expected: str
 ) -> None:
     mig = Mig("", 0, 0, 0, memory=memory << 20, slices=slices, compute_slices=compute)
-    assert expected == gpu_facts._computed_profile(mig, total << 20)
+    assert expected == gpu_facts.computed_profile(mig, total << 20)
 
 
 @pytest.mark.parametrize("code", [3, 4, 999])

@@ -16,6 +16,8 @@
     fake.drop_driver()
     fake.mend()                                # all of fail, delay and drop_driver
     fake.xid(0, 79)                            # an event, told once; also sbe, dbe, mig_changed
+    fake.by_hand("mig 0 gi=9 profile=1g.5gb start=6")   # or instance, gone: what others make
+    fake.reboot()                              # without all that was made
     fake.write("not a fleet")                  # any text, until the next change
     fake.calls()["nvmlEventSetWait_v2"]        # how often it was called, by all processes
 
@@ -139,6 +141,8 @@ class FakeNvml:
     def __init__(self, folder: Path, fleet: Fleet | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.counters = folder / "node.fleet", folder / "calls"
+        self.journal = folder / "node.fleet.made"
+        """What was made since the boot: the driver's state, which outlives processes."""
         self.nodes = folder / "dev"
         """Where the library opens ``nvidiaN``, if it is there."""
         self._stamp = time.time_ns()
@@ -216,6 +220,18 @@ class FakeNvml:
         if self.is_open(slot):
             raise BlockingIOError(f"GPU {slot} is in use")
         self.change(slot, state="ok")
+
+    def by_hand(self, line: str) -> None:
+        """Make or remove something as somebody else does, with ``nvidia-smi mig``."""
+        with self.journal.open("a") as journal:
+            journal.write(f"{line}\n")
+
+    def made(self) -> list[str]:
+        """Return what was made and removed since the boot, a line each."""
+        return self.journal.read_text().splitlines() if self.journal.exists() else []
+
+    def reboot(self) -> None:
+        self.journal.unlink(missing_ok=True)
 
     def is_open(self, slot: int) -> bool:
         """Return whether any process has the device node of a GPU open."""

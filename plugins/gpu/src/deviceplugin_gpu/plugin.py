@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event as Flag
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -14,7 +15,14 @@ from deviceplugin.kit.backoff import MONOTONIC, Clock
 from deviceplugin.kit.containers import Processes
 from deviceplugin.kit.naming import UnusedNames
 from deviceplugin_gpu.advertised import node_labels
-from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
+from deviceplugin_gpu.advertised.devices import (
+    Divided,
+    Placement,
+    describe,
+    refuse,
+    refuse_divided,
+    with_problems,
+)
 from deviceplugin_gpu.advertised.units import Unit, advertise
 from deviceplugin_gpu.configuration.node_choice import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
@@ -33,6 +41,8 @@ from deviceplugin_gpu.usage import Holder, Row, by_holder, families
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+    from deviceplugin_gpu.parts.division import Division
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +73,14 @@ class GpuPlugin(dp.Plugin):
         known = advertise(self._driver.snapshot, self._settings).units
         self._current: Mapping[str, Unit] = {unit.id: unit for unit in known}
         self._units = self._current
+        self._division: Division | None = None
+        self._publishing = Lock()
         self._placement = Placement(Snapshot(), (), "distributed")
         self._publisher = Publisher(self._settings, self._roots, toolkit)
         self._cdi = CdiNames()
         self._channels = self._settings.imex_channel_ids
+        self._clock = clock
+        self._published: tuple[Sequence[Unit], ImexChannels, str] = ((), {}, "")
         self._mps = Shares(self._roots.mps, self._settings)
         self._unused = UnusedNames()
         self.watch_paths = [self._roots.dev / "nvidiactl", *self._mps.watched]
@@ -77,55 +91,117 @@ class GpuPlugin(dp.Plugin):
             # A new driver may select other settings. Nothing is advertised by the old ones.
             raise dp.DiscoveryError("the node changed: the configuration is read again first")
         self._driver.session.held = self._let_go_of()
+        if self._division:
+            self._division.begin()
+        before = self.made
         snapshot, strange = self._discovery.poll()
-        found = advertise(snapshot, self._settings)
+        divided = self._divide(snapshot, before)
+        found = advertise(divided.snapshot, self._settings)
         self._unused.observe(
             self._settings.resources,
             {(unit.gpu.name,) for unit in found.units if not unit.mig},
             {(unit.mig.profile,) for unit in found.units if unit.mig},
         )
-        channels = device_nodes.imex_channels(self._settings, self._roots) if found.units else {}
-        if found.units:
+        has_any = bool(found.units or divided.planned)
+        channels = device_nodes.imex_channels(self._settings, self._roots) if has_any else {}
+        if has_any:
             strange += device_nodes.missing_channels(self._settings.imex_channel_ids, channels)
             self._channels = tuple(channels)
         held = {device.id.partition("::")[0] for device in self.held}
         refused, unshared = self._mps.check(found.units, snapshot.cuda, held)
         labelled = self._label(snapshot, found.units)
-        self.shortfalls = [*found.warnings, *strange, *unshared, *labelled]
+        self.shortfalls = [*found.warnings, *divided.warnings, *strange, *unshared, *labelled]
         self._placement = Placement(
             snapshot,
             found.units,
             self._settings.shared_devices_allocation_policy,
             distinct=self._settings.distinct_gpus,
         )
-        nodes = device_nodes.find(self._roots)
-        if self._settings.device_list_strategy.cdi:
-            self._cdi = self._publisher.publish(
-                found.units, nodes, channels, snapshot.driver, self._driver.files
-            )
-            self._driver.files = self._cdi.driver
+        self._published = found.units, channels, snapshot.driver
+        nodes = self._publish()
         # An allocation under way may still be of the previous discovery's units.
-        before, self._current = self._current, {unit.id: unit for unit in found.units}
-        self._units = {**before, **self._current}
+        earlier, self._current = self._current, {unit.id: unit for unit in found.units}
+        self._units = {**earlier, **self._current}
+        planned = [*divided.planned.values()]
+        health = self._health(found.units, refused) | self._health_of_parts(planned)
         return describe(
-            found.units,
-            self._health(found.units, refused),
+            [*found.units, *planned],
+            with_problems(health, [*found.units, *planned], divided.problems),
             self._passed(found.units, nodes, channels),
             self._cdi.devices,
             snapshot,
+            divided.described,
+        )
+
+    def _divide(self, snapshot: Snapshot, before: Mapping[str, str]) -> Divided:
+        """Return ``snapshot`` without what claims have, and the parts that can be made."""
+        if self._settings.mig_on_demand == "off" and not (before or self.made):
+            return Divided(snapshot)
+        return self._get_division().observe(snapshot, before, self)
+
+    def _get_division(self) -> "Division":
+        if self._division is None:
+            from deviceplugin_gpu.parts.division import Division
+
+            self._division = Division(self._settings, self._driver)
+        return self._division
+
+    def _publish(self) -> Nodes:
+        """Make CDI devices of what is advertised and of the parts that claims have."""
+        nodes = device_nodes.find(self._roots)
+        if not self._settings.device_list_strategy.cdi:
+            return nodes
+        with self._publishing:  # a discovery and a part at once
+            units, channels, driver = self._published
+            made = self._division.units.values() if self._division else ()
+            self._cdi = self._publisher.publish(
+                [*units, *made], nodes, channels, driver, self._driver.files
+            )
+            self._driver.files = self._cdi.driver
+        return nodes
+
+    @override
+    def make_part(self, part: dp.Device) -> dp.Device:
+        division = self._get_division()
+        unit = division.make(part.id, self)
+        try:
+            device_nodes.wait_for(unit, self._settings, self._roots, self._clock)
+            nodes = self._publish()
+            if self._settings.device_list_strategy.cdi and (why := self._cdi.problems([unit])):
+                raise dp.AllocationError(f"{part.id}: {why[unit.id]}")
+        except dp.DevicePluginError:
+            division.unmake(part.id, unit.uuid, self)
+            raise
+        return replace(
+            part,
+            nodes=self._passed([unit], nodes, self._published[1]).get(unit.id, ()),
+            cdi_names=[self._cdi.devices[unit.id]] if unit.id in self._cdi.devices else (),
+            part=replace(part.part, identity=unit.uuid) if part.part else None,
         )
 
     @override
+    def unmake_part(self, part: dp.Device, identity: str) -> None:
+        self._get_division().unmake(part.id, identity, self)
+
+    @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
-        units = [unit for device in devices if (unit := self._units.get(device.id))]
+        made = self._division.units if self._division else {}
+        known = (made.get(one.id) or self._units.get(one.id) for one in devices)
+        units = [unit for unit in known if unit]
         if len(units) < len(devices):
             raise dp.AllocationError("the settings were changed, and no discovery has run since")
         refuse(units, self._settings)
+        if self._division:
+            refuse_divided(units, self._division.switched)
+        settings = replace(self._settings, imex_channel_ids=self._channels)
+        if any(device.id in made for device in devices):  # others are numbered anew with each
+            settings = replace(settings, device_id_strategy="uuid")
+        pairs = [*zip(units, devices, strict=True)]
         return allocation(
             units,
-            replace(self._settings, imex_channel_ids=self._channels),
-            nodes={device.id: device.nodes for device in devices},
-            cdi_names={device.id: device.cdi_names[0] for device in devices if device.cdi_names},
+            settings,
+            nodes={unit.id: device.nodes for unit, device in pairs},
+            cdi_names={unit.id: device.cdi_names[0] for unit, device in pairs if device.cdi_names},
             cdi_others=self._cdi.others,
             mps_name=self._mps.name,
         )
@@ -154,18 +230,19 @@ class GpuPlugin(dp.Plugin):
 
     def _let_go_of(self) -> frozenset[str]:
         """Return the PCI addresses of the GPUs that must not be opened."""
-        units = tuple(self._current.values())
+        made = self._division.units.values() if self._division else ()
+        units = (*self._current.values(), *made)
         return letting_go.addresses(self.held, units, self._driver.session.held)
 
     @override
     def metrics(self) -> "Iterable[Metric]":
         driver, used = self._driver, self._used()
         measured = driver.metrics.collect(driver.gpus, driver.health, self._discovery.absent)
-        return [*measured, *families(used(), self.holders())]
+        return [*measured, *families(used(), self.holders(), self.made)]
 
     @override
     def usage(self) -> Mapping[Holder, Mapping[str, float]]:
-        return by_holder(self._used()(), self.holders())
+        return by_holder(self._used()(), self.holders(), self.made)
 
     def _used(self) -> Callable[[], Sequence[Row]]:
         """Return what waits for what containers use, if that is asked for."""
@@ -191,6 +268,10 @@ class GpuPlugin(dp.Plugin):
         return found | {
             one: dp.Health.unhealthy(why) for one, why in problems.items() if found[one]
         }
+
+    def _health_of_parts(self, units: Sequence[Unit]) -> dict[str, dp.Health]:
+        verdicts = {unit.gpu.uuid: self._driver.health.verdict(unit.gpu.uuid) for unit in units}
+        return {unit.id: verdicts[unit.gpu.uuid].health for unit in units}
 
     def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
         """Write the node's labels, and return why they could not be written."""

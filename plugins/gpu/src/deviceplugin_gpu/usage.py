@@ -148,22 +148,27 @@ def _zeros() -> dict[str, float]:
     return dict.fromkeys(_MEASURED, 0)
 
 
-def _charged(rows: Iterable[Row], holders: Iterable[Holder]) -> Iterator[tuple[Row, Holder]]:
+def _charged(
+    rows: Iterable[Row], holders: Iterable[Holder], made: Mapping[str, str]
+) -> Iterator[tuple[Row, Holder]]:
     """Yield each row with who is charged; an empty holder if that is unknown.
 
     Of several shares of one GPU that a container has, the first is charged.
     """
     given: dict[tuple[str, ...], Holder] = {}
     for holder in sorted(holders, key=lambda one: (len(one[1]), one[1])):
-        given.setdefault((holder[1].partition("::")[0], *holder[2:5]), holder[:5])
+        uuid = made.get(holder[1]) or holder[1].partition("::")[0]
+        given.setdefault((uuid, *holder[2:5]), holder[:5])
     for row in rows:
         owner = row.container or ()
         held = given.get((row.uuid, *owner)) or given.get((row.gpu, *owner))
         yield row, held or (owner and ("", "", *owner))
 
 
-def families(rows: Iterable[Row], holders: Iterable[Holder]) -> "list[Metric]":
-    """Return ``rows`` as metrics."""
+def families(
+    rows: Iterable[Row], holders: Iterable[Holder], made: Mapping[str, str]
+) -> "list[Metric]":
+    """Return ``rows`` as metrics. ``made`` has the UUIDs of parts by their ids."""
     from prometheus_client.metrics_core import GaugeMetricFamily
 
     found = {
@@ -171,7 +176,7 @@ def families(rows: Iterable[Row], holders: Iterable[Holder]) -> "list[Metric]":
         for name, text in _MEASURED.items()
     }
     others = {_MEMORY: GaugeMetricFamily(*_OTHERS, labels=["uuid"])}
-    for row, holder in _charged(rows, holders):
+    for row, holder in _charged(rows, holders, made):
         for name, family in (found if holder else others).items():
             if not math.isnan(row.used[name]):
                 family.add_metric([row.uuid, *holder], row.used[name])
@@ -179,11 +184,11 @@ def families(rows: Iterable[Row], holders: Iterable[Holder]) -> "list[Metric]":
 
 
 def by_holder(
-    rows: Iterable[Row], holders: Iterable[Holder]
+    rows: Iterable[Row], holders: Iterable[Holder], made: Mapping[str, str]
 ) -> Mapping[Holder, Mapping[str, float]]:
     """Return what holders use of their devices: of a whole GPU, what they use of its parts."""
     found = defaultdict[Holder, dict[str, float]](_zeros)
-    for row, holder in _charged(rows, holders):
+    for row, holder in _charged(rows, holders, made):
         for name, value in row.used.items():
             found[holder][name] += value
     found.pop((), None)

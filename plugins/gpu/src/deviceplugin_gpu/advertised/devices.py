@@ -1,7 +1,7 @@
 """The framework's devices for units, and which of them a container may have and should get."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Final, Literal
 
@@ -16,10 +16,43 @@ from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot, size
 Policy = Literal["distributed", "packed"]
 _POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
 _MOST: Final = 1 << 63
+_NO_PARTS: Final[Mapping[str, dp.Part]] = {}
+_KNOWN: Final = (("GPU-", "MIG-"), ("MIG-",))
+"""How the UUIDs of devices begin, and of those that are not made yet, whose id is another."""
 _NVLINK: Final = 100
 """Score of an NVLink between two GPUs; more than any path without one."""
 _NUMA: Final = 5
 """Score of the same NUMA node; less than a nearer path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """GPUs of which parts can be made for claims. By default there are none."""
+
+    snapshot: Snapshot
+    """Without the MIG devices of claims, and without GPUs that cannot be given as a whole."""
+    planned: Mapping[str, Unit] = field(default_factory=dict)
+    """The parts, made or not, by id."""
+    described: Mapping[str, dp.Part] = field(default_factory=dict)
+    """What they and the whole GPUs take, by id."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Why parts or whole GPUs cannot be used, by their UUID or id."""
+    warnings: tuple[str, ...] = ()
+
+
+def with_problems(
+    health: Mapping[str, dp.Health], units: Iterable[Unit], problems: Mapping[str, str]
+) -> dict[str, dp.Health]:
+    """Return ``health`` by id, with ``problems`` of GPUs and parts that are otherwise healthy."""
+    own = {unit.id: problems[unit.uuid] for unit in units if unit.uuid in problems}
+    return {**health, **{one: dp.Health.unhealthy(own[one]) for one in own if health[one]}}
+
+
+def refuse_divided(units: Iterable[Unit], divided: Collection[str]) -> None:
+    """Raise AllocationError if a whole GPU is divided now."""
+    for unit in units:
+        if unit.mig is None and unit.gpu.uuid in divided:
+            raise dp.AllocationError(f"GPU {unit.gpu.uuid} is divided: MIG is on for its parts")
 
 
 def describe(
@@ -28,8 +61,9 @@ def describe(
     nodes: Mapping[str, Sequence[dp.DeviceNode]],
     cdi_names: Mapping[str, str],
     snapshot: Snapshot,
+    parts: Mapping[str, dp.Part] = _NO_PARTS,
 ) -> list[dp.Device]:
-    """Return a device for each unit. Device nodes and CDI names are by id, for those with any."""
+    """Return a device for each unit. All but health is by id for those that have it."""
     found: list[dp.Device] = []
     first: dict[str, dp.Device] = {}
     for unit in units:
@@ -45,6 +79,7 @@ def describe(
                 cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
                 attributes=_attributes(unit, snapshot),
                 capacity=_capacity(unit),
+                part=parts.get(unit.id),
             )
         found.append(replace(device, id=unit.id, health=health[unit.id]))  # MPS serves some shares
     return found
@@ -78,7 +113,7 @@ def _attributes(unit: Unit, snapshot: Snapshot) -> dict[str, str | int]:
     gpu, mig = unit.gpu, unit.mig
     start, count = (mig.placement if mig else None) or (None, None)
     found: dict[str, str | int | None] = {
-        "index": unit.index if mig else gpu.index,
+        "index": None if unit.is_planned else unit.index if mig else gpu.index,
         "model": gpu.name,  # an earlier name, as is the string of the memory
         "profile": mig.profile if mig else "",
         "memory": size(mig.memory if mig else gpu.memory),
@@ -91,7 +126,7 @@ def _attributes(unit: Unit, snapshot: Snapshot) -> dict[str, str | int]:
         "driverVersion": dp.Version(snapshot.driver),
         "cudaDriverVersion": _version(snapshot.cuda),
         "type": "mig" if mig else "gpu",
-        "uuid": unit.uuid if unit.uuid.startswith(("GPU-", "MIG-")) else None,
+        "uuid": unit.uuid if unit.uuid.startswith(_KNOWN[unit.is_planned]) else None,
         "minor": None if mig else gpu.minor,
         "productName": gpu.name,
         "brand": gpu.brand,

@@ -77,6 +77,11 @@ class Unit:
         return self.uuid if self.replica is None else share_id(self.uuid, self.replica)
 
     @property
+    def is_planned(self) -> bool:
+        """Whether it is a MIG device that does not exist, and can be made for a claim."""
+        return self.mig is not None and self.mig.index < 0
+
+    @property
     def index(self) -> str:
         """Index of the GPU, and of the MIG device after a colon."""
         return f"{self.gpu.index}:{self.mig.index}" if self.mig else str(self.gpu.index)
@@ -101,7 +106,7 @@ def advertise(snapshot: Snapshot, settings: GpuSettings) -> Advertised:
     made = Advertised()
     by_model = any(map(is_by_model, (*settings.include, *settings.exclude)))
     known = [gpu for gpu in snapshot.gpus if not by_model or _is_known(gpu, made.warnings)]
-    gpus = [gpu for gpu in known if _is_selected(gpu, settings)]
+    gpus = [gpu for gpu in known if is_selected(gpu, settings)]
     make = {"none": _whole, "single": _single, "mixed": _mixed}[settings.mig_strategy]
     for unit in make(gpus, settings.resources, made.warnings):
         if unit.mig is None or not any_names(settings.exclude, unit.gpu, unit.mig):
@@ -113,7 +118,8 @@ def advertise(snapshot: Snapshot, settings: GpuSettings) -> Advertised:
     return made
 
 
-def _is_selected(gpu: Gpu, settings: GpuSettings) -> bool:
+def is_selected(gpu: Gpu, settings: GpuSettings) -> bool:
+    """Return whether ``include`` and ``exclude`` leave this GPU."""
     included = not settings.include or any_names(settings.include, gpu)
     return included and not any_names(settings.exclude, gpu)
 

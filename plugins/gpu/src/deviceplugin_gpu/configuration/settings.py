@@ -51,6 +51,9 @@ class GpuSettings(dp.Settings):
     )
     """How MIG devices are advertised: not at all, GPUs are whole (none); each as a nvidia.com/gpu
     (single); each as a resource named by its profile (mixed)."""
+    mig_on_demand: Literal["off", "on", "switch"] = "off"
+    """Whether MIG devices are made for claims of dynamic resource allocation: of GPUs whose MIG
+    mode is on (on), or also of others, whose mode is switched while they have any (switch)."""
     fail_on_init_error: bool = field(
         default=True, metadata=_classic("FAIL_ON_INIT_ERROR", empty=False)
     )

@@ -1,13 +1,18 @@
 """The device nodes that a container gets: of GPUs and MIG devices, for rendering, and of IMEX."""
 
+import os
 import re
+import stat
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit import drm
+from deviceplugin.kit.backoff import Clock
 from deviceplugin.kit.health import absence
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_gpu import host
@@ -19,6 +24,13 @@ from deviceplugin_gpu.snapshot import WSL, Gpu
 _CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _MINOR: Final = re.compile(r"(gpu\d+/gi\d+(?:/ci\d+)?)/access (\d+)")
 
+_CAPABILITIES: Final = "nvidia-caps"
+_MINORS: Final = "driver/nvidia-caps/mig-minors"
+_MAJOR: Final = re.compile(r"^ *(\d+) nvidia-caps$", re.MULTILINE)
+_MODE: Final = 0o444
+_CHECKS: Final = 50
+_PAUSE: Final = 0.1
+"""Seconds."""
 _CHANNELS: Final = "nvidia-caps-imex-channels"
 ImexChannels = dict[int, dp.DeviceNode]
 """Device nodes by the number of the channel."""
@@ -48,12 +60,49 @@ class Nodes:
         return _below(host_root, self.control)
 
     def _capabilities(self, unit: Unit) -> list[str]:
+        found = self.capabilities_of(unit).values()
+        return [f"{_CAPABILITIES}/nvidia-cap{minor}" for minor in found if minor is not None]
+
+    def capabilities_of(self, unit: Unit) -> dict[str, int | None]:
+        """Return the minor numbers of the nodes that give access to a MIG device, by name."""
         if unit.mig is None:
-            return []
+            return {}
         instance = f"gpu{unit.gpu.minor}/gi{unit.mig.gpu_instance}"
         both = (instance, f"{instance}/ci{unit.mig.compute_instance}")
-        found = [self.capabilities.get(name) for name in both]
-        return [f"nvidia-caps/nvidia-cap{minor}" for minor in found if minor is not None]
+        return {name: self.capabilities.get(name) for name in both}
+
+
+def wait_for(unit: Unit, settings: GpuSettings, roots: Roots, clock: Clock) -> None:
+    """Wait until a new MIG device has its nodes, if containers get those of the host's ``/dev``.
+
+    The driver does not create them. Where it is the host's and may be written, this does.
+    AllocationError if they do not appear.
+    """
+    needs_nodes = settings.device_list_strategy.cdi or settings.pass_device_specs
+    if not needs_nodes and absence(roots.proc / _MINORS):
+        return
+    missing: list[str] = []
+    for _ in range(_CHECKS):
+        own = find(roots).capabilities_of(unit)
+        minors = [minor for minor in own.values() if minor is not None]
+        missing = [name for name, minor in own.items() if minor is None]
+        if needs_nodes and not absence(roots.dev / _CAPABILITIES):
+            missing += [path for minor in minors if (path := _missing_node(roots, minor))]
+        if not missing:
+            return
+        clock.pause(Event(), _PAUSE)
+    raise dp.AllocationError(
+        f"{unit.uuid} has no device node {', '.join(missing)}: nvidia-modprobe creates it, or this "
+        "plugin if it has the host's /dev/nvidia-caps and the capability MKNOD"
+    )
+
+
+def _missing_node(roots: Roots, minor: int) -> str:
+    path = roots.dev / _CAPABILITIES / f"nvidia-cap{minor}"
+    if absence(path) and (major := _MAJOR.search(host.text(roots.proc / "devices"))):
+        with suppress(OSError):  # it may not, or somebody else was faster
+            os.mknod(path, stat.S_IFCHR | _MODE, os.makedev(int(major[1]), minor))
+    return str(path) if absence(path) else ""
 
 
 def _below(host_root: Path, paths: Iterable[str]) -> tuple[dp.DeviceNode, ...]:
@@ -63,7 +112,7 @@ def _below(host_root: Path, paths: Iterable[str]) -> tuple[dp.DeviceNode, ...]:
 def find(roots: Roots) -> Nodes:
     """Return the nodes that exist now."""
     control = tuple(name for name in _CONTROL if not absence(roots.dev / name))
-    minors = _MINOR.findall(host.text(roots.proc / "driver/nvidia-caps/mig-minors"))
+    minors = _MINOR.findall(host.text(roots.proc / _MINORS))
     return Nodes(control, {name: int(minor) for name, minor in minors})
 
 

@@ -27,6 +27,7 @@ FUNCTION_NOT_FOUND: Final = 13
 GPU_IS_LOST: Final = 15
 RESET_REQUIRED: Final = 16
 VERSION_MISMATCH: Final = 18
+IN_USE: Final = 19
 UNKNOWN: Final = 999
 MISSING: Final = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND})
 """Errors that mean only that there is no value."""
@@ -44,6 +45,9 @@ PROFILES: Final = 18
 REMOTE_SWITCH: Final = 2
 VGPU: Final = 2
 """The virtualization mode of a GPU of a virtual machine that has a part of one."""
+HOST_VGPU: Final = 3
+HOST_VSGA: Final = 4
+"""The modes of a GPU whose host gives parts of it to virtual machines."""
 RECOVERY_ACTION: Final = 230
 NO_RECOVERY_NEEDED: Final = frozenset({0, 3})
 """Advice of the driver that leaves a GPU usable: nothing, or to drain peer to peer."""
@@ -85,6 +89,11 @@ def call(function: str, *arguments: object) -> Any:
         raise NvmlError(function, int(error.value), str(error)) from error
     except UnicodeDecodeError as error:
         raise NvmlError(function, UNKNOWN, f"unreadable string: {error}") from error
+
+
+def failure(function: str, code: int) -> NvmlError:
+    """Return the error of a ``function`` that returns one beside its result."""
+    return NvmlError(function, code, str(pynvml.NVMLError(code)))
 
 
 def ask(default: Any, function: str, *arguments: object) -> Any:

@@ -136,7 +136,7 @@ def _mig(gpu: Questions, handle: Handle, index: int, total: int, known: Mapping[
     same = (mig.slices, mig.compute_slices, mig.memory)
     if before.profile and same == (before.slices, before.compute_slices, before.memory):
         return replace(mig, profile=before.profile)
-    profile = _named_profile(gpu, mig, instance) or _computed_profile(mig, total)
+    profile = _named_profile(gpu, mig, instance) or computed_profile(mig, total)
     return replace(mig, profile=profile)
 
 
@@ -190,7 +190,7 @@ def _with_attributes(mig: Mig, attributes: Any) -> Mig:
     )
 
 
-def _computed_profile(mig: Mig, total: int) -> str:
+def computed_profile(mig: Mig, total: int) -> str:
     """Return the profile's name computed from its size; empty if that is unknown."""
     if not total or not mig.slices:
         return ""

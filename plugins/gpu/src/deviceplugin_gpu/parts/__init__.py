@@ -1,0 +1,1 @@
+"""MIG devices that are made for a claim, and removed with it."""
