@@ -87,10 +87,10 @@ def test_counters_let_exactly_partitions_of_one_mode_be_together(
     gpu = next(iter(node.plugin()._reader.read().gpus))
     every = tuple(mode.lower() for mode in ("SPX", "DPX", "TPX", "QPX", "CPX"))
     object.__setattr__(gpu, "modes", every)
-    division = Division.of(gpu, Size(dies, 1, 1), [mode.lower() for mode in modes])
+    division = Division.of(gpu, Size(dies, 1, 1, 1), [mode.lower() for mode in modes])
     whole = dp.Device(FIRST, hardware=["pci"])
-    parts = [division.part(whole, place, "") for place in division.places]
-    assert len(modes) == len(division.counts)
+    parts = [division.part(whole, place, "") for place in division.consumed]
+    assert {mode.lower() for mode in modes} == division.modes
     for _, group in itertools.groupby(parts, mode_of):
         assert room(list(group)), "all partitions of a mode"
     for one, other in itertools.combinations(parts, 2):
@@ -207,6 +207,19 @@ def test_making_and_unmaking_are_idempotent_over_restarts(node: AmdTree) -> None
     claims.plugin.unmake_part(dp.Device(part(2)), identity)
     claims.plugin.unmake_part(dp.Device(part(2)), "")
     assert [f"{FIRST} CPX", f"{FIRST} SPX"] == node.writes
+
+
+def test_a_lost_file_costs_no_claim_its_partition(node: AmdTree) -> None:
+    claims = Claims(node, "CPX")
+    claims.prepare(part(2))
+    claims.settings["state_file"] = node.root / "elsewhere/health.json"
+    claims.start()
+    assert claims.devices()[part(2)].health
+    claims.prepare(part(3))
+    claims.start()
+    claims.unprepare(part(2))
+    claims.unprepare(part(3))
+    assert "SPX" == claims.mode(FIRST)
 
 
 def test_after_a_reboot_partitions_are_made_again(node: AmdTree) -> None:
@@ -394,7 +407,6 @@ def test_what_an_administrator_changes_under_claims_is_theirs_and_the_claims_are
         devices[part(1)].health.reason,
         devices[part(1)].health.cause,
     )
-    assert f"{FIRST}: {why}" in claims.plugin.shortfalls
     assert {FIRST} == {key.partition("-")[0] for key, one in devices.items() if not one.health}
     assert not [key for key in devices if "qpx" in key], "claims still have what it was"
     claims.unprepare(part(1))

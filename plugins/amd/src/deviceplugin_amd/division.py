@@ -7,6 +7,7 @@ has a counter of its own, which it consumes whole and of which partitions of fin
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final, NamedTuple
 
 import deviceplugin as dp
@@ -15,6 +16,7 @@ from deviceplugin_amd.gpus import Gpu, Style
 from deviceplugin_amd.snapshot import PARTS, SMALLEST, Unit
 
 _ID: Final = re.compile(r"([0-9a-f:.]{7,16})-([a-z]px)(?:_(nps[0-9]{1,2}))?-([0-9]{1,2})", re.ASCII)
+_DIES: Final = "xcc"
 _PAGE: Final = 4096
 
 
@@ -38,13 +40,22 @@ def places(ids: Iterable[str]) -> Iterator[Place]:
 
 
 class Size(NamedTuple):
-    """What a whole GPU has to compute with."""
+    """What a whole GPU has: XCC, bytes of memory, SIMD units and compute units."""
 
     dies: int
-    """XCC, each with a part of the compute units."""
+    memory: int
     simds: int
     units: int
-    """Compute units."""
+
+    def amounts(self, parts: int = 1) -> dict[str, int]:
+        """Return what one of equal parts has, by the names in ``described``."""
+        memory = self.memory // parts // _PAGE * _PAGE if parts > 1 else self.memory
+        found = {
+            "memory": memory,
+            "simdUnits": self.simds // parts,
+            "computeUnits": self.units // parts,
+        }
+        return {name: amount for name, amount in found.items() if amount}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,63 +65,50 @@ class Division:
     gpu: Gpu
     """As a whole."""
     size: Size
-    counts: Mapping[str, int]
-    """Partitions by mode, the coarsest mode first."""
+    counters: dp.Counters
+    consumed: Mapping[Place, Mapping[str, int]]
+    """What each partition consumes, in the order of the modes, the coarsest first."""
 
     @classmethod
     def of(cls, gpu: Gpu, size: Size, modes: Iterable[str]) -> "Division":
         """Return the ways to divide a GPU by ``modes``, as far as its driver offers them."""
-        found = {mode: size.dies if mode == SMALLEST else PARTS.get(mode, 0) for mode in modes}
-        offered = ((count, mode) for mode, count in found.items() if mode in gpu.modes)
-        possible = (one for one in offered if one[0] > 1 and size.dies % one[0] == 0)
-        return cls(gpu, size, {mode: count for count, mode in sorted(possible)})
+        counts = {mode: size.dies if mode == SMALLEST else PARTS.get(mode, 0) for mode in modes}
+        counts = {mode: count for mode, count in counts.items() if mode in gpu.modes and count > 1}
+        counts = {mode: counts[mode] for mode in counts if not size.dies % counts[mode]}
+        by_mode = [
+            [Place(gpu.address, Style(mode, gpu.style.memory), number) for number in range(count)]
+            for count, mode in sorted((count, mode) for mode, count in counts.items())
+        ]
+        consumed = {one: {_DIES: size.dies // len(own)} for own in by_mode for one in own}
+        amounts = {_DIES: size.dies}
+        for coarser, finer in combinations(by_mode, 2):
+            for one in coarser:
+                name = f"{one.style.compute}-{one.number}"
+                amounts[name] = consumed[one][name] = max(counts.values())
+                for other in finer:
+                    consumed[other][name] = 1
+        return cls(gpu, size, dp.Counters(gpu.address, amounts), consumed)
 
     @property
-    def counters(self) -> dp.Counters:
-        """What the partitions and the whole consume of."""
-        most, modes = max(self.counts.values(), default=1), [*self.counts][:-1]
-        own = {f"{mode}-{number}": most for mode in modes for number in range(self.counts[mode])}
-        return dp.Counters(self.gpu.address, {"xcc": self.size.dies, **own})
-
-    @property
-    def places(self) -> Iterator[Place]:
-        """The partitions of all modes."""
-        for mode, count in self.counts.items():
-            style = Style(mode, self.gpu.style.memory)
-            yield from (Place(self.gpu.address, style, number) for number in range(count))
-
-    def consumed(self, place: Place) -> Mapping[str, int]:
-        """Return what a partition consumes: nothing, if the GPU cannot have it any more."""
-        counters, modes = self.counters.amounts, [*self.counts]
-        mode, own = place.style.compute, f"{place.style.compute}-{place.number}"
-        if place.number >= self.counts.get(mode, 0):
-            return {"xcc": 0}
-        coarser = modes[: modes.index(mode)]
-        found = {name: 1 for name in counters if name.partition("-")[0] in coarser}
-        found |= {own: counters[own]} if own in counters else {}
-        return found | {"xcc": self.size.dies // self.counts[mode]}
-
-    def amounts(self, parts: int = 1) -> dict[str, int]:
-        """Return what one of equal parts has, by the names in ``described``."""
-        memory = self.gpu.memory // parts
-        found = {
-            "memory": memory // _PAGE * _PAGE if parts > 1 else memory,
-            "simdUnits": self.size.simds // parts,
-            "computeUnits": self.size.units // parts,
-        }
-        return {name: amount for name, amount in found.items() if amount}
+    def modes(self) -> set[str]:
+        """The modes that are possible."""
+        return {place.style.compute for place in self.consumed}
 
     def part(self, whole: dp.Device, place: Place, identity: str) -> dp.Device:
         """Return a partition's device without device nodes; its facts never change."""
         gpu = replace(self.gpu, style=place.style)
         facts = described.description(Unit(gpu, (), None, place.number))
-        of_driver = {name: x for name, x in whole.attributes.items() if name.startswith("driver")}
+        of_driver = {
+            name: one for name, one in whole.attributes.items() if name.startswith("driver")
+        }
+        consumes = self.consumed.get(place, {_DIES: 0})  # the GPU cannot have it any more
+        parts = self.size.dies // (consumes[_DIES] or self.size.dies)
         return replace(
             whole,
             id=place.id,
             hardware=whole.hardware[:1],
             nodes=(),
             attributes={**facts, **of_driver},
-            capacity=self.amounts(self.counts.get(place.style.compute, 1)),
-            part=dp.Part(self.counters, self.consumed(place), identity=identity),
+            capacity=self.size.amounts(parts),
+            part=dp.Part(self.counters, consumes, identity=identity),
         )

@@ -5,6 +5,7 @@ else has divided keeps its partitions, which are offered as they are.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
@@ -12,6 +13,7 @@ from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_amd import described
 from deviceplugin_amd.advertised import hardware, recipe
 from deviceplugin_amd.division import Division, Size, places
 from deviceplugin_amd.gpus import WHOLE, Gpu, Style
@@ -37,7 +39,7 @@ class Partitions:
         put: Put | None = None,
     ) -> None:
         self._modes = [mode.lower() for mode in dict.fromkeys(settings.partitions_on_demand)]
-        self._dev = settings.dev_dir
+        self._sysfs, self._dev = sysfs, settings.dev_dir
         file = settings.state_file and settings.state_file.with_name(_STATE)
         pause = pause or Event().wait
         reader = Reader(sysfs, self._dev, pause)
@@ -70,7 +72,6 @@ class Partitions:
             divisions[gpu.address] = division
             if why := self._change(gpu, held):
                 self._changed[gpu.address] = why
-                self.shortfalls.append(f"{gpu.address}: {why}")
             if not gpu.style.is_whole:
                 units += own if self._switch.is_ours(gpu) else []
                 self._fold(found, division.gpu)
@@ -79,7 +80,7 @@ class Partitions:
 
     def amounts(self) -> dict[str, Mapping[str, int]]:
         """Return what whole GPUs have, by address: the same while they are divided."""
-        return {address: one.amounts() for address, one in self._divisions.items()}
+        return {address: one.size.amounts() for address, one in self._divisions.items()}
 
     def devices(self, whole: dp.Device, health: Mapping[str, dp.Health]) -> Iterator[dp.Device]:
         """Yield the device of a GPU, and those of its partitions; ``health`` is that of units."""
@@ -92,7 +93,7 @@ class Partitions:
         yield replace(whole, part=dp.Part(counters, counters.amounts, on_demand=False))
         own = {key: one for key, one in self._units.items() if one.gpu.address == whole.id}
         mode = next((one.gpu.style.compute for one in own.values()), "")
-        offered = [one for one in division.places if one.style.compute in self._modes]
+        offered = [one for one in division.consumed if one.style.compute in self._modes]
         held = [one for one in places(made) if one.address == whole.id]
         for place in dict.fromkeys([*offered, *held]):
             device = division.part(whole, place, made.get(place.id, ""))
@@ -129,20 +130,20 @@ class Partitions:
 
     def _division(self, gpu: Gpu, own: Sequence[Unit], held: Sequence[str]) -> Division | None:
         """Return how a GPU can be divided; None, with a shortfall, if it is not for claims."""
-        node = own[0].node if own and gpu.style.is_whole else None
-        if node and (dies := node.get("num_xcc")):
-            simds, each = node.get("simd_count"), node.get("simd_per_cu") or 1
-            self._sizes[gpu.address] = Size(dies, simds, simds // each)
+        if gpu.style.is_whole and own and own[0].node:
+            self._sizes[gpu.address] = self._size(own)
+        elif not self._switch.is_ours(gpu) and self._is_recorded(gpu, held):
+            self._sizes[gpu.address] = self._size(own)
+            self._switch.adopt(gpu, self._sizes[gpu.address])
         size = self._sizes.get(gpu.address)
-        whole = replace(gpu, style=Style(WHOLE, gpu.style.memory))
         modes = {*self._modes, *(one.style.compute for one in places(held))}
-        division = size and Division.of(whole, size, modes)
-        missing = [one.upper() for one in self._modes if not division or one not in division.counts]
+        division = Division.of(self._whole(gpu), size, modes) if size and size.dies else None
+        missing = [one.upper() for one in self._modes if not division or one not in division.modes]
         if not gpu.style.compute:
             why = "it cannot be divided"
         elif not (gpu.style.is_whole or self._switch.is_ours(gpu) or held):
             why, division = f"it is {gpu.style} already", None
-        elif not size:
+        elif not (size and size.dies):
             why = "KFD does not say how many XCC it has: add deployments/components/amd-privileged"
         elif not (held or os.access(gpu.folder / FILE, os.W_OK)):
             why, division = "/sys is read-only: add deployments/components/amd-privileged", None
@@ -151,7 +152,22 @@ class Partitions:
             why = lacking if missing else ""
         if why and self._modes:
             self.shortfalls.append(f"{gpu.address}: no partitions on demand: {why}")
-        return division if division and (division.counts or held) else None
+        return division if division and (division.consumed or held) else None
+
+    def _size(self, own: Sequence[Unit]) -> Size:
+        has = Counter({"dies": sum(one.node.get("num_xcc") for one in own if one.node)})
+        for one in own:
+            has.update(described.amounts(one, self._sysfs))
+        return Size(has["dies"], has["memory"], has["simdUnits"], has["computeUnits"])
+
+    def _is_recorded(self, gpu: Gpu, held: Sequence[str]) -> bool:
+        """Return whether claims have got partitions of a GPU since its driver was bound."""
+        made, binding = self._made(), f"{gpu.identity}/"
+        return any(
+            made.get(one.id, "").startswith(binding)
+            for one in places(held)
+            if gpu.style.is_whole or gpu.style == one.style
+        )
 
     def _change(self, gpu: Gpu, held: Sequence[str]) -> str:
         """Return why a GPU is not as claims need it; empty if it is."""
@@ -159,11 +175,12 @@ class Partitions:
             return self._switch.stuck.get(gpu.address, "")
         if not gpu.style.is_whole:
             return f"somebody else has divided the GPU: it is {gpu.style}"
-        # Without an entry, as after a reboot, its partitions are made again.
-        entry, made = self._switch.divided.get(gpu.address), self._made()
-        before = f"{gpu.identity}/"
-        is_lost = entry and any(made.get(one, "").startswith(before) for one in held)
+        # After a reboot they are made again.
+        is_lost = gpu.address in self._switch.divided and self._is_recorded(gpu, held)
         return "somebody else has made the GPU whole" if is_lost else ""
+
+    def _whole(self, gpu: Gpu) -> Gpu:
+        return replace(gpu, style=Style(WHOLE, gpu.style.memory))
 
     def _fold(self, found: Snapshot, whole: Gpu) -> None:
         folded = unit(found, self._dev, whole, whole.minor)

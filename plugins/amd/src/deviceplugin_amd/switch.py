@@ -24,7 +24,7 @@ FILE: Final = "current_compute_partition"
 _VERSION: Final = 1
 _LIMIT: Final = 12.0
 """Seconds to wait for a GPU that is in use or slow, and for another one that is being divided."""
-_EVERY: Final = 0.1
+_EVERY: Final = 0.3
 _FEW: Final = 3
 _REASONS: Final = {
     errno.EBUSY: "the driver is busy: a process that may use the GPU has /dev/kfd open; with older "
@@ -104,6 +104,11 @@ class Switch:
         finally:
             self._lock.release()
 
+    def adopt(self, gpu: Gpu, size: Size) -> None:
+        """Count a GPU as divided by the plugin: claims say so, though no file does."""
+        with self._lock:
+            self._save(gpu.address, Divided(gpu.identity, str(gpu.style), size))
+
     def make(self, place: Place, size: Size) -> Unit:
         """Return a partition, for which its GPU is divided unless it is.
 
@@ -166,7 +171,7 @@ class Switch:
         elif others := [one.id for one in self._others(place) if one.style != place.style]:
             why = f"claims have other partitions of the GPU: {', '.join(others)}"
         # What the plugin could not remember after a crash, it does not do.
-        elif not why and not self._save(gpu, Divided(gpu.identity, str(place.style), size)):
+        elif not (why or self._save(gpu.address, Divided(gpu.identity, str(place.style), size))):
             why = "the state-file cannot be written"
         if why:
             raise dp.DevicePluginError(f"{place.id}: {why}")
@@ -180,8 +185,7 @@ class Switch:
                 self._switch(gpu, WHOLE, until)
         self._save(address)
 
-    def _save(self, gpu: Gpu | str, entry: Divided | None = None) -> bool:
-        address = gpu if isinstance(gpu, str) else gpu.address
+    def _save(self, address: str, entry: Divided | None = None) -> bool:
         divided = {one: self.divided[one] for one in self.divided if one != address}
         divided |= {address: entry} if entry else {}
         saved = self._state.save({"gpus": {key: asdict(one) for key, one in divided.items()}})
@@ -192,8 +196,10 @@ class Switch:
     def _switch(self, gpu: Gpu, mode: str, until: float) -> None:
         """Switch a GPU, which may be in use a little longer than by its pod."""
         before, _ = self._gpu(gpu.address)
+        why = "in use"
         while True:
-            why = self._users(before, gpu) or self._write(gpu, mode)
+            # Written once, the driver may still be busy with it.
+            why = why and (self._users(before, gpu) or self._write(gpu, mode))
             after, now = self._gpu(gpu.address)
             if now.style.compute == mode:
                 return self._compare(before, after, gpu.address)
@@ -225,9 +231,9 @@ class Switch:
         The driver makes the nodes of all partitions when it is bound, and switching leaves them. If
         a kernel does otherwise, no GPU is divided on it any more.
         """
-        now = {one.id: one.nodes for one in after.units}
-        others = [one for one in before.units if one.gpu.address != address]
-        if moved := [one.id for one in others if now.get(one.id, one.nodes) != one.nodes]:
+        then, now = ({x.id: x.node.minor for x in one.units if x.node} for one in (before, after))
+        moved = [one for one in then if now.get(one, then[one]) != then[one]]
+        if moved := [one for one in moved if not one.startswith(address)]:
             self._unsafe = f"dividing a GPU has renumbered the render nodes of {', '.join(moved)}"
             raise dp.DevicePluginError(f"{address}: {self._unsafe}")
 
