@@ -25,6 +25,7 @@ from deviceplugin_amd.switch import put as put_for_real
 _STATE: Final = "partitions.json"
 """The file beside that of health."""
 _CHANGED: Final = "partition-changed"
+_NOT_OFFERED: Final = "partitions-on-demand: only claims get them: use protocol: dra"
 
 
 class Partitions:
@@ -39,6 +40,7 @@ class Partitions:
         put: Put | None = None,
     ) -> None:
         self._modes = [mode.lower() for mode in dict.fromkeys(settings.partitions_on_demand)]
+        self._is_offered = settings.protocol == "dra"
         self._sysfs, self._dev = sysfs, settings.dev_dir
         file = settings.state_file and settings.state_file.with_name(_STATE)
         pause = pause or Event().wait
@@ -62,7 +64,8 @@ class Partitions:
         """Have GPUs that are divided for claims be whole in ``found``; return their partitions."""
         divisions: dict[str, Division] = {}
         units: list[Unit] = []
-        self._changed, self.shortfalls = {}, []
+        self._changed = {}
+        self.shortfalls = [] if self._is_offered or not self._modes else [_NOT_OFFERED]
         found.claimed = {place.address for place in places(self._made())}
         for gpu in found.gpus:
             own = [one for one in found.units if one.gpu.address == gpu.address]

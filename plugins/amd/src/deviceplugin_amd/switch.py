@@ -4,11 +4,10 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import deviceplugin as dp
 from deviceplugin.kit.state import State
@@ -48,18 +47,13 @@ class _GoneError(dp.DevicePluginError):
     """The GPU, or its driver, is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Divided:
+class Divided(NamedTuple):
     """A GPU that the plugin has divided."""
 
     binding: int
     """Changes when the driver is bound anew, which makes the GPU as the driver wants it."""
     style: str
     size: Size
-
-    def is_of(self, gpu: Gpu) -> bool:
-        """Return whether a GPU is still divided as it was."""
-        return (self.binding, self.style) == (gpu.identity, str(gpu.style))
 
 
 class Switch:
@@ -86,8 +80,9 @@ class Switch:
         """Of all GPUs, because KFD writes the nodes of all again when one is switched."""
 
     def is_ours(self, gpu: Gpu) -> bool:
-        """Return whether a GPU is divided, and by the plugin."""
-        return gpu.address in self.divided and self.divided[gpu.address].is_of(gpu)
+        """Return whether the plugin has divided a GPU as it is."""
+        entry = self.divided.get(gpu.address)
+        return entry is not None and entry[:2] == (gpu.identity, str(gpu.style))
 
     def settle(self) -> None:
         """Make GPUs whole that no claim has, as after a crash or an error. It does not wait."""
@@ -116,7 +111,7 @@ class Switch:
             DevicePluginError: It is not there. If no other claim has the GPU, ``settle`` undoes it.
         """
         with self._switching() as until:
-            found, gpu = self._gpu(place.address)
+            _, gpu = self._gpu(place.address)
             if not (gpu.style == place.style and self.is_ours(gpu)):
                 self._divide(gpu, place, size, until)
             while True:
@@ -164,12 +159,10 @@ class Switch:
 
     def _divide(self, gpu: Gpu, place: Place, size: Size, until: float) -> None:
         why = self._unsafe
-        if not (gpu.style.is_whole or self.is_ours(gpu)):
-            why = f"somebody else has divided the GPU: it is {gpu.style}"
+        if not gpu.style.is_whole:
+            why = f"the GPU is divided already: it is {gpu.style}"
         elif gpu.style.memory != place.style.memory:
             why = f"the GPU's memory mode is {gpu.style.memory or 'not known'}"
-        elif others := [one.id for one in self._others(place) if one.style != place.style]:
-            why = f"claims have other partitions of the GPU: {', '.join(others)}"
         # What the plugin could not remember after a crash, it does not do.
         elif not (why or self._save(gpu.address, Divided(gpu.identity, str(place.style), size))):
             why = "the state-file cannot be written"
@@ -188,7 +181,7 @@ class Switch:
     def _save(self, address: str, entry: Divided | None = None) -> bool:
         divided = {one: self.divided[one] for one in self.divided if one != address}
         divided |= {address: entry} if entry else {}
-        saved = self._state.save({"gpus": {key: asdict(one) for key, one in divided.items()}})
+        saved = self._state.save({"gpus": divided})
         if saved or not entry:  # one that is not removed from the file is not true any more
             self.divided = divided
         return saved
@@ -196,29 +189,21 @@ class Switch:
     def _switch(self, gpu: Gpu, mode: str, until: float) -> None:
         """Switch a GPU, which may be in use a little longer than by its pod."""
         before, _ = self._gpu(gpu.address)
-        why = "in use"
+        why, is_written = "", False
         while True:
-            # Written once, the driver may still be busy with it.
-            why = why and (self._users(before, gpu) or self._write(gpu, mode))
+            if not is_written and not (why := self._users(before, gpu)):
+                try:
+                    self._put(gpu.folder / FILE, mode.upper() + "\n")
+                    is_written, why = True, "the driver has not done it"
+                except OSError as error:
+                    why = _REASONS.get(error.errno or 0, error.strerror or str(error))
+                    until = until if error.errno == errno.EBUSY else self._clock()
             after, now = self._gpu(gpu.address)
             if now.style.compute == mode:
                 return self._compare(before, after, gpu.address)
             if self._clock() >= until:
-                why = why or "the driver has not done it"
                 raise dp.DevicePluginError(f"{gpu.address}: not switched to {mode}: {why}")
             self._pause(_EVERY)
-
-    def _write(self, gpu: Gpu, mode: str) -> str:
-        """Write the mode; return why the driver is busy, if it is."""
-        try:
-            self._put(gpu.folder / FILE, mode.upper() + "\n")
-        except OSError as error:
-            why = _REASONS.get(error.errno or 0, error.strerror or str(error))
-            if error.errno != errno.EBUSY:
-                why = f"{gpu.address}: not switched to {mode}: {why}"
-                raise dp.DevicePluginError(why) from error
-            return why
-        return ""
 
     def _users(self, found: Snapshot, gpu: Gpu) -> str:
         ids = [one.gpu_id for one in found.units if one.gpu.address == gpu.address and one.gpu_id]
@@ -240,6 +225,6 @@ class Switch:
 
 def _read(document: Mapping[str, Any]) -> dict[str, Divided]:
     return {
-        str(address): Divided(int(one["binding"]), str(one["style"]), Size(*map(int, one["size"])))
-        for address, one in document["gpus"].items()
+        str(address): Divided(int(binding), str(style), Size(*map(int, size)))
+        for address, (binding, style, size) in document["gpus"].items()
     }
