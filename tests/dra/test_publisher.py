@@ -25,7 +25,7 @@ from deviceplugin._platform.api_errors import (
     UnavailableError,
 )
 from deviceplugin.kit import sharing as sharing_of
-from deviceplugin.model import Device, Topology
+from deviceplugin.model import Counters, Device, Part, Topology
 from dra.memory_store import MemoryStore
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
@@ -606,3 +606,93 @@ def test_a_device_that_is_refused_for_something_else_does_not_end_lists(listing:
     listing.publisher.poke()
     listing.until(listing.is_published({"ints": [0]}), "the other device")
     assert {(RESOURCE, "a"): "attributes[x].string: odd"} == listing.publisher.refused()
+
+
+# Parts, in clusters that count them, and in those that do not.
+
+
+class Parting(Publishing):
+    """Its devices are a whole, and parts of it, one of them with a group."""
+
+    @override
+    def offers(self) -> Offers:
+        self.looked += 1
+        of = Counters("cake", {"quarters": 4})
+        whole = Part(of, {"quarters": 4}, on_demand=False)
+        half, grouped = Part(of, {"quarters": 2}), Part(of, {"quarters": 2}, ["g"])
+        parts = {"whole": whole, "half": half, "grouped": grouped}
+        devices = [Device(name, part=part) for name, part in parts.items()] + [Device("none")]
+        return {RESOURCE: {one.id: OfferState(one, True, "", "") for one in devices}}
+
+    def counted_devices(self) -> dict[str, bool]:
+        """Return which devices are in the slices, and whether they take something of counters."""
+        devices = [one["spec"].get("devices", ()) for one in self.store.slices.values()]
+        return {one["name"]: "consumesCounters" in one for each in devices for one in each}
+
+    def sets(self) -> list[str]:
+        sets = [one["spec"].get("sharedCounters", ()) for one in self.store.slices.values()]
+        return [one["name"] for each in sets for one in each]
+
+
+@pytest.fixture
+def parting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parting]:
+    monkeypatch.setattr("dra.memory_store.check_slice", lambda _one: ())
+    yield from stopped_afterwards(Parting())
+
+
+ALL_PARTS = {"whole": True, "half": True, "grouped": True, "none": False}
+NO_GROUPS = {name: there for name, there in ALL_PARTS.items() if name != "grouped"}
+NO_PARTS = {"whole": False, "none": False}
+
+
+@pytest.mark.parametrize(
+    ("keeps", "expected", "logged"),
+    [
+        ({}, ALL_PARTS, []),
+        ({"keeps_groups": False}, NO_GROUPS, ["groups of parts not kept by the cluster"]),
+        ({"keeps_counters": False}, NO_PARTS, ["parts not counted by the cluster"]),
+    ],
+)
+def test_only_parts_that_the_cluster_counts_are_offered_which_is_asked_once(
+    parting: Parting,
+    caplog: pytest.LogCaptureFixture,
+    keeps: dict[str, bool],
+    expected: dict[str, bool],
+    logged: list[str],
+) -> None:
+    vars(parting.store).update(keeps)
+    parting.thread.start()
+    parting.until(lambda: parting.counted_devices() == expected, "the devices")
+    sets = ["cake"] if expected["whole"] else []
+    parting.until(lambda: parting.sets() == sets, "the counters")
+    parting.look(2)
+    tries = 1 if logged == ["parts not counted by the cluster"] else 2
+    assert tries == parting.store.asked.count("try out")
+    assert logged == warnings(caplog)
+
+
+def test_without_a_clear_answer_no_part_is_offered(parting: Parting) -> None:
+    parting.store.errors = [ApiServerError(NO_DRY_RUN, status=422)]
+    parting.thread.start()
+    parting.until(lambda: parting.counted_devices() == NO_PARTS, "the devices")
+
+
+@pytest.mark.parametrize(
+    ("lacks", "expected"), [("keeps_counters", NO_PARTS), ("keeps_groups", NO_GROUPS)]
+)
+def test_parts_that_are_not_counted_any_more_are_withdrawn(
+    parting: Parting, lacks: str, expected: dict[str, bool]
+) -> None:
+    parting.thread.start()
+    parting.until(lambda: parting.sets() == ["cake"], "the counters")
+    setattr(parting.store, lacks, False)
+    parting.store.wipe()
+    parting.until(lambda: parting.counted_devices() == expected, "the devices")
+
+
+def test_counters_alone_that_are_dropped_end_parts_too(parting: Parting) -> None:
+    parting.thread.start()
+    parting.until(lambda: parting.sets() == ["cake"], "the counters")
+    parting.store.keeps_counters = False
+    parting.store.wipe(name for name in [*parting.store.slices] if name.endswith("-c000"))
+    parting.until(lambda: parting.counted_devices() == NO_PARTS, "the devices")

@@ -51,7 +51,7 @@ def bodies(
 ) -> list[dict[str, Any]]:
     catalogue = PoolCatalogue(Describer(DRIVER), NODE, on_unhealthy)
     offered = {RESOURCE: {one.device.id: one for one in states}}
-    ((_, entries),) = catalogue.pools(offered, counted=counted)
+    ((_, entries, _),) = catalogue.pools(offered, counted=counted)
     return [dict(one.body) for one in entries]
 
 

@@ -70,6 +70,8 @@ class MemoryStore(SliceStore):
         """Whether it keeps what says that devices are shared."""
         self.keeps_lists = True
         """Whether it keeps attributes with several values."""
+        self.keeps_counters = self.keeps_groups = True
+        """Whether it keeps what parts take of counters, and their groups."""
         self._version = 10
         self._uids = count()
         self._lock = threading.RLock()
@@ -167,11 +169,13 @@ class MemoryStore(SliceStore):
 
     def _kept(self, one: Object) -> Object:
         one = copy.deepcopy(one)
-        for device in () if self.counts_shares else one["spec"]["devices"]:
+        devices = one["spec"].get("devices", ())
+        _drop_counters(one["spec"], counters=self.keeps_counters, groups=self.keeps_groups)
+        for device in () if self.counts_shares else devices:
             device.pop("allowMultipleAllocations", None)
             for amount in device.get("capacity", {}).values():
                 amount.pop("requestPolicy", None)
-        for device in () if self.keeps_lists else one["spec"]["devices"]:
+        for device in () if self.keeps_lists else devices:
             for value in device["attributes"].values():
                 for kind in LISTS & value.keys():
                     del value[kind]
@@ -180,7 +184,7 @@ class MemoryStore(SliceStore):
     def _put(self, one: Object) -> Object:
         one = _checked(self._kept(one))
         old = self.slices.get(one["metadata"]["name"])
-        for device in one["spec"]["devices"]:
+        for device in one["spec"].get("devices", ()):
             for amount in device.get("capacity", {}).values():
                 amount["value"] = amount["value"].replace("1024Mi", "1Gi")
             for taint in device.get("taints", ()):
@@ -199,3 +203,12 @@ def _checked(one: Object) -> Object:
         causes = [(error.field, error.message) for error in wrong]
         raise InvalidError("invalid", status=422, causes=causes)
     return one
+
+
+def _drop_counters(spec: Object, *, counters: bool, groups: bool) -> None:
+    for device in spec.get("devices", ()):
+        for taken in device.get("consumesCounters", ()) if not groups else ():
+            taken.pop("compatibilityGroups", None)
+    for one in () if counters else (spec, *spec.get("devices", ())):
+        one.pop("sharedCounters", None)
+        one.pop("consumesCounters", None)

@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple
 
 from deviceplugin._dra.naming import slice_name
+from deviceplugin._dra.slices.counters import Body
 from deviceplugin._dra.slices.pools import Pool, Site, SliceDevice
 from deviceplugin._dra.slices.store import Object
 
@@ -19,33 +20,38 @@ and drops fields that it does not know, so its answer cannot be compared with wh
 _DIGITS: Final = 32
 _MOST: Final = 0x2000
 """More slices than a pool can have, for more devices than a plugin can."""
+SETS_PER_SLICE: Final = 8
+_SETS: Final = 0xC000
+"""The first slice with sets of counters, of which there are at most as many as of devices."""
 _KEPT: Final = ("labels", "finalizers")
 
 
-def lay_out(names: Sequence[str], have: Mapping[int, Sequence[str]], count: int) -> list[list[str]]:
-    """Return the names of the devices of each slice, in the order of ``names``.
+def lay_out(
+    names: Sequence[str], have: Mapping[int, Sequence[str]], count: int, size: int = PER_SLICE
+) -> list[list[str]]:
+    """Return the names of the devices of each slice, ``size`` in one, in the order of ``names``.
 
     A device stays in its slice, so a change of one device is a change of one slice. Others fill
     slices that are missing, and then those with room. There is always one slice at least. ``have``
     has the devices of each slice that exists, by its index; there should be ``count`` slices now.
     """
-    needed = max(1, -(-len(names) // PER_SLICE))
+    needed = max(1, -(-len(names) // size))
     most = max([min(count, needed + _SPARE), *(index + 1 for index in have)])
     slots: list[list[str]] = [[] for _ in range(most)]
     others = dict.fromkeys(names)
     for index in sorted(have):
         for name in have[index]:
-            if name in others and len(slots[index]) < PER_SLICE:
+            if name in others and len(slots[index]) < size:
                 slots[index].append(name)
                 del others[name]
     if len(others) == len(names) or len(slots) > needed + _SPARE:
-        return [list(names[PER_SLICE * i : PER_SLICE * (i + 1)]) for i in range(needed)]
+        return [list(names[size * i : size * (i + 1)]) for i in range(needed)]
     rest = list(others)
     for index in sorted(range(len(slots)), key=lambda index: index in have):
-        room = PER_SLICE - len(slots[index])
+        room = size - len(slots[index])
         slots[index] += rest[:room]
         del rest[:room]
-    slots += [rest[i : i + PER_SLICE] for i in range(0, len(rest), PER_SLICE)]
+    slots += [rest[i : i + size] for i in range(0, len(rest), size)]
     while not slots[-1] and len(slots) > needed and len(slots) - 1 not in have:
         slots.pop()  # `count` was not true
     place = {name: position for position, name in enumerate(names)}
@@ -75,10 +81,11 @@ def plan(
 ) -> list[Write]:
     """Return what to write, in order; nothing if the slices are right and ``intact``.
 
-    A changed device is one request, for its slice. Slices of a pool get a new generation, all of
-    them, only if their number changes or a device moves to another slice. Until then consumers
-    could see a device twice or not at all, and with it they wait until they see all slices. A pool
-    without devices has an empty slice: the driver is up and has none.
+    A changed device is one request, for its slice, and so are changed counters: they have slices of
+    their own. Slices of a pool get a new generation, all of them, only if their number changes or a
+    device moves to another slice. Until then consumers could see a device twice or not at all, and
+    with it they wait until they see all slices. A pool without devices has an empty slice: the
+    driver is up and has none.
     """
     by_pool: dict[str, list[Object]] = {}
     for one in have:
@@ -95,18 +102,20 @@ def _plan(
     have = sorted(have, key=_generation, reverse=True)
     present = {one["metadata"]["name"]: one for one in have}
     indices = _indices(present, pool.name, site)
-    slots = {index: device_names_in(present[name]) for name, index in indices.items()}
+    slots = {index: _names_in(present[name]) for name, index in indices.items()}
     count = have[0]["spec"]["pool"]["resourceSliceCount"] if have else 0
     entries = {entry.name: entry for entry in pool.entries}
-    layout = lay_out(list(entries), slots, count)
+    sets = {one["name"]: one for one in pool.counters}
+    layout = _layout(list(entries), list(sets), slots, count)
     same = bool(have) and len(layout) == count and not _moves(layout, slots)
     same = same and len(indices) == len(have)
     generation = max(map(_generation, have), default=0) + (not same)
     times = _times(have)
-    for index, names in enumerate(layout):
+    for index, names in layout.items():
         name = slice_name(site.driver, site.node, pool.name, index)
-        chosen = [entries[device] for device in names]
-        body = _slice(name, pool.name, chosen, site)
+        chosen = [entries[device] for device in names] if index < _SETS else []
+        counters = [sets[one] for one in names] if index >= _SETS else []
+        body = _slice(name, pool.name, chosen, counters, site)
         body["spec"]["pool"] |= {"generation": generation, "resourceSliceCount": len(layout)}
         old = present.pop(name, None)
         if old is None:
@@ -114,6 +123,17 @@ def _plan(
         elif not (intact(old) and _same(old, body)):
             yield Write("replace", name, body=_over(old, _with_times(body, times)), entries=chosen)
     yield from map(_delete, present.values())
+
+
+def _layout(
+    entries: Sequence[str], sets: Sequence[str], slots: Mapping[int, Sequence[str]], count: int
+) -> dict[int, Sequence[str]]:
+    """Return the names in each slice by its index, of devices and then of sets of counters."""
+    of_devices = {index: names for index, names in slots.items() if index < _SETS}
+    of_sets = {index - _SETS: names for index, names in slots.items() if index >= _SETS}
+    devices = lay_out(entries, of_devices, count - len(of_sets))
+    counters = lay_out(sets, of_sets, len(of_sets), SETS_PER_SLICE) if sets else []
+    return dict(enumerate(devices)) | {_SETS + i: names for i, names in enumerate(counters)}
 
 
 def _indices(names: Iterable[str], pool: str, site: Site) -> dict[str, int]:
@@ -124,26 +144,34 @@ def _indices(names: Iterable[str], pool: str, site: Site) -> dict[str, int]:
             index = int(name.rpartition("-")[2], 16)
         except ValueError:
             continue
-        if index < _MOST and name == slice_name(site.driver, site.node, pool, index):
+        known = index < _MOST or _SETS <= index < _SETS + _MOST
+        if known and name == slice_name(site.driver, site.node, pool, index):
             found[name] = index
     return found
 
 
-def _moves(layout: Sequence[Sequence[str]], slots: Mapping[int, Sequence[str]]) -> bool:
-    """Return whether a device would be in another slice than now."""
-    now: dict[str, set[int]] = {}
+def _moves(layout: Mapping[int, Sequence[str]], slots: Mapping[int, Sequence[str]]) -> bool:
+    """Return whether a device, or a set of counters, would be in another slice than now."""
+    now: dict[tuple[bool, str], set[int]] = {}
     for index, names in slots.items():
         for name in names:
-            now.setdefault(name, set()).add(index)
+            now.setdefault((index < _SETS, name), set()).add(index)
     return any(
-        now.get(name, {index}) != {index} for index, names in enumerate(layout) for name in names
+        now.get((index < _SETS, name), {index}) != {index}
+        for index, names in layout.items()
+        for name in names
     )
 
 
-def _slice(name: str, pool: str, entries: Sequence[SliceDevice], site: Site) -> Object:
+def _slice(
+    name: str, pool: str, entries: Sequence[SliceDevice], counters: Sequence[Body], site: Site
+) -> Object:
     devices = [dict(entry.body) for entry in entries]
+    things: Object = {"sharedCounters": list(counters)} if counters else {"devices": devices}
     owners = [dict(site.owner)] if site.owner else []
-    content = json.dumps([pool, site.driver, site.node, owners, devices], sort_keys=True)
+    # Devices stand there by themselves, as before there were counters.
+    said = things if counters else devices
+    content = json.dumps([pool, site.driver, site.node, owners, said], sort_keys=True)
     annotations = {CONTENT: sha256(content.encode()).hexdigest()[:_DIGITS]}
     metadata: Object = {"name": name, "annotations": annotations}
     spec = {"driver": site.driver, "nodeName": site.node, "pool": {"name": pool}}
@@ -151,7 +179,7 @@ def _slice(name: str, pool: str, entries: Sequence[SliceDevice], site: Site) -> 
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
         "metadata": metadata | ({"ownerReferences": owners} if owners else {}),
-        "spec": {**spec, "devices": devices},
+        "spec": {**spec, **things},
     }
 
 
@@ -165,6 +193,7 @@ def _same(old: Object, new: Object) -> bool:
         old["metadata"].get("annotations", {}).get(CONTENT) == content
         and old["spec"]["pool"] == new["spec"]["pool"]
         and [*map(_outline, _devices(old))] == [*map(_outline, _devices(new))]
+        and _names_in(old) == _names_in(new)
     )
 
 
@@ -223,6 +252,12 @@ def _devices(one: Object) -> list[Object]:
 
 def device_names_in(one: Object) -> list[str]:
     return [device["name"] for device in _devices(one)]
+
+
+def _names_in(one: Object) -> list[str]:
+    return device_names_in(one) or [
+        each["name"] for each in one["spec"].get("sharedCounters") or ()
+    ]
 
 
 def _generation(one: Object) -> int:

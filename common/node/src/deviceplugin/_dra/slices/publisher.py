@@ -10,15 +10,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._dra.slices.features import ClusterFeatures
 from deviceplugin._dra.slices.plan import Write, device_names_in, plan
-from deviceplugin._dra.slices.pools import (
-    ClusterFeatures,
-    Offers,
-    Pool,
-    PoolCatalogue,
-    Site,
-    SliceDevice,
-)
+from deviceplugin._dra.slices.pools import Offers, Pool, PoolCatalogue, Site, SliceDevice
 from deviceplugin._dra.slices.store import KnownSlices, Object, Slices, SliceStore, WatchThread
 from deviceplugin._platform.api_errors import (
     ApiServerError,
@@ -213,8 +207,8 @@ class Publisher:
         }
         self._cuts.say_all("device cut in slices", self.catalogue.problems())
         return [
-            Pool(name, [one for one in entries if one.key not in self._refused])
-            for name, entries in pools
+            pool._replace(entries=[one for one in pool.entries if one.key not in self._refused])
+            for pool in pools
         ]
 
     def _write_all(self, writes: Iterable[Write]) -> None:
