@@ -1,5 +1,6 @@
 """Claims for partitions of GPUs, kept as the framework keeps them: the intent first."""
 
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +23,8 @@ class Claims:
         self.devices()
 
     def reboot(self) -> None:
-        """Start the machine again: GPUs are whole, and /run is empty."""
+        """Start the machine again: GPUs are whole, /run is empty, and no part has an identity."""
+        self.made = dict.fromkeys(self.made, "")
         for address in self.tree.cards:
             self.tree.divide(address, "SPX")
             self.tree.bind_anew(address)
@@ -42,14 +44,15 @@ class Claims:
 
     def prepare(self, device_id: str) -> dp.Device:
         """Make a partition; AllocationError if it cannot be, and the claim has nothing."""
+        is_new = device_id not in self.made
         device = self.begin(device_id)
         try:
             device = self.plugin.make_part(device)
             self.plugin.allocate([device])
         except dp.AllocationError:
-            if not self.made[device_id]:
-                del self.made[device_id]
-            self.devices()
+            if is_new:
+                with suppress(dp.DevicePluginError):  # the record stays, for the kubelet's next try
+                    self.unprepare(device_id)
             raise
         assert device.part
         assert device.part.identity

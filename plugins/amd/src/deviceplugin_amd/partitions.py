@@ -12,6 +12,7 @@ from threading import Event
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.selection import Selection
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import described
 from deviceplugin_amd.advertised import hardware, recipe
@@ -41,6 +42,7 @@ class Partitions:
     ) -> None:
         self._modes = [mode.lower() for mode in dict.fromkeys(settings.partitions_on_demand)]
         self._is_offered = settings.protocol == "dra"
+        self._selection = Selection(settings.include, settings.exclude)
         self._sysfs, self._dev = sysfs, settings.dev_dir
         file = settings.state_file and settings.state_file.with_name(_STATE)
         pause = pause or Event().wait
@@ -55,10 +57,6 @@ class Partitions:
         self._changed: dict[str, str] = {}
         """Why GPUs are not as claims need them."""
         self.shortfalls: list[str] = []
-
-    def settle(self) -> None:
-        """Make GPUs whole that no claim has any more, before they are read."""
-        self._switch.settle()
 
     def fold(self, found: Snapshot) -> Sequence[Unit]:
         """Have GPUs that are divided for claims be whole in ``found``; return their partitions."""
@@ -125,12 +123,6 @@ class Partitions:
         for place in places([device.id]):
             self._switch.unmake(place, identity)
 
-    def check(self, devices: Sequence[dp.Device]) -> None:
-        """Raise AllocationError if one is a whole GPU that is divided, whoever asks for it."""
-        if divided := [one.id for one in devices if one.id in self._switch.divided]:
-            reason = f"divided for claims: {', '.join(divided)}"
-            raise dp.AllocationError(reason, device_ids=divided)
-
     def _division(self, gpu: Gpu, own: Sequence[Unit], held: Sequence[str]) -> Division | None:
         """Return how a GPU can be divided; None, with a shortfall, if it is not for claims."""
         if gpu.style.is_whole and own and own[0].node:
@@ -153,7 +145,7 @@ class Partitions:
         else:
             lacking = f"with {gpu.style.memory} it has no mode {', '.join(missing)}"
             why = lacking if missing else ""
-        if why and self._modes:
+        if why and self._modes and self._selection.has(gpu.names):
             self.shortfalls.append(f"{gpu.address}: no partitions on demand: {why}")
         return division if division and (division.consumed or held) else None
 
@@ -175,7 +167,8 @@ class Partitions:
     def _change(self, gpu: Gpu, held: Sequence[str]) -> str:
         """Return why a GPU is not as claims need it; empty if it is."""
         if self._switch.is_ours(gpu):
-            return self._switch.stuck.get(gpu.address, "")
+            lost = f"it is {gpu.style} for a claim that is not recorded any more: make it SPX"
+            return "" if held else lost
         if not gpu.style.is_whole:
             return f"somebody else has divided the GPU: it is {gpu.style}"
         # After a reboot they are made again.

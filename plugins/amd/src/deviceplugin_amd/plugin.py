@@ -80,8 +80,6 @@ class AmdPlugin(dp.Plugin):
         settings = self._settings
         self._generation = kfd.generation(self._sysfs)
         partitions = self._on_demand()
-        if partitions:
-            partitions.settle()
         found = self._found()
         claimed = partitions.fold(found) if partitions else ()
         units = advertised.chosen(found, settings)
@@ -110,8 +108,6 @@ class AmdPlugin(dp.Plugin):
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
-        if self._partitions:
-            self._partitions.check(devices)
         allocation = super().allocate(devices)
         if self._settings.clean_handover:
             self._handover.give([device.id for device in devices], self._offers)

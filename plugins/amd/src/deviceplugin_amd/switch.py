@@ -73,8 +73,6 @@ class Switch:
         self._state = State(file, _VERSION)
         self.divided: Mapping[str, Divided] = self._state.load(_read, {})
         """By PCI address. It is replaced, and never modified."""
-        self.stuck: Mapping[str, str] = {}
-        """Why GPUs are not whole again although no claim has a partition. It is replaced."""
         self._unsafe = ""
         self._lock = Lock()
         """Of all GPUs, because KFD writes the nodes of all again when one is switched."""
@@ -83,21 +81,6 @@ class Switch:
         """Return whether the plugin has divided a GPU as it is."""
         entry = self.divided.get(gpu.address)
         return entry is not None and entry[:2] == (gpu.identity, str(gpu.style))
-
-    def settle(self) -> None:
-        """Make GPUs whole that no claim has, as after a crash or an error. It does not wait."""
-        if not self.divided or not self._lock.acquire(blocking=False):
-            return
-        try:
-            stuck, held = {}, {place.address for place in places(self.made())}
-            for address in self.divided.keys() - held:
-                try:
-                    self._undo(address, self._clock())
-                except dp.DevicePluginError as error:
-                    stuck[address] = str(error)
-            self.stuck = stuck
-        finally:
-            self._lock.release()
 
     def adopt(self, gpu: Gpu, size: Size) -> None:
         """Count a GPU as divided by the plugin: claims say so, though no file does."""
@@ -108,7 +91,7 @@ class Switch:
         """Return a partition, for which its GPU is divided unless it is.
 
         Raises:
-            DevicePluginError: It is not there. If no other claim has the GPU, ``settle`` undoes it.
+            DevicePluginError: It is not there. ``unmake`` undoes what has been done.
         """
         with self._switching() as until:
             _, gpu = self._gpu(place.address)
