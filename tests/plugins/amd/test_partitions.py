@@ -5,9 +5,11 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, Lock
 
 import pytest
 
@@ -176,6 +178,25 @@ def test_the_first_claim_divides_a_gpu_and_the_last_one_makes_it_whole(node: Amd
     claims.plugin.allocate([before[FIRST]])
     claims.prepare(part(1, "qpx"))
     assert "QPX" == claims.mode(FIRST)
+
+
+def test_gpus_are_divided_one_at_a_time(node: AmdTree) -> None:
+    claims, busy, start = Claims(node, "CPX"), Lock(), Barrier(3)
+    wanted = [claims.begin(part(2, address=address)) for address in WHOLE.addresses]
+
+    def alone(path: Path, text: str) -> None:
+        assert busy.acquire(blocking=False)
+        node.put(path, text)
+        busy.release()
+
+    def make(device: dp.Device) -> dp.Device:
+        start.wait()
+        return claims.plugin.make_part(device)
+
+    switch(claims)._put = alone
+    with ThreadPoolExecutor(3) as threads:
+        made = list(threads.map(make, wanted))
+    assert 3 == len({one.nodes[-1] for one in made})
 
 
 def test_a_kernel_that_is_slow_is_waited_for(node: AmdTree) -> None:
