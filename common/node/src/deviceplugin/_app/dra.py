@@ -45,8 +45,9 @@ class Dra:
 
     The devices of recorded claims are withheld once it is made. ``discovered`` returns whether all
     plugins have discovered their devices at least once, and ``may_offer`` whether no other process
-    offers them by the device plugin. ``thread`` creates a thread whose failure
-    ends the process. ``holdings`` returns what the kubelet said last of what containers have.
+    offers them by the device plugin. ``thread`` creates a thread whose failure ends the process.
+    ``holdings`` returns what the kubelet said last of what containers have. ``parts_changed`` is
+    called as that of `Driver`.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here
@@ -63,12 +64,13 @@ class Dra:
         thread: Callable[[str, Callable[[], None]], threading.Thread],
         directories: HostDirectories,
         holdings: Callable[[], Holdings | None] = lambda: None,
+        parts_changed: Callable[[Mapping[Key, str]], None] = lambda _made: None,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._names, self._directories = names, directories
         self._ownership, self._resources = ownership, resources
         self._discovered, self._may_offer = discovered, may_offer
-        self._holdings, self._clock = holdings, clock
+        self._holdings, self._clock, self._parts_changed = holdings, clock, parts_changed
         self._published_once = self._registered_once = False
         self._needed_directories = [settings.driver_dir, settings.registry_dir, settings.cdi_dir]
         self._needed_at = clock.now()
@@ -109,6 +111,7 @@ class Dra:
             watcher=watcher,
             metrics=metrics,
             registered=self._registered,
+            parts_changed=self._parts_changed,
             claims_changed=self._changed,
             led=self._led,
             unusable=self._unusable,
@@ -129,9 +132,7 @@ class Dra:
 
     def _make_publisher(self, settings: Settings, api: ApiServer, metrics: Metrics) -> Publisher:
         driver, node = self._names.driver, self._names.node
-        for action in get_args(Action):  # so that the first one is an increase
-            for code in (OK, FAILED):
-                metrics.slice_writes.labels(driver, action, code)
+        metrics.expect_driver(driver, get_args(Action))
         return Publisher(
             ResourceSlices(api, driver, node),
             Site(driver, node),
@@ -148,8 +149,6 @@ class Dra:
 
     def _make_status(self, metrics: Metrics) -> ClaimStatus:
         driver, own = self._names.driver, self._driver
-        for code in (OK, FAILED):
-            metrics.claim_status_writes.labels(driver, code)
         return ClaimStatus(
             driver,
             records=lambda: own.records() if own.leads else {},

@@ -14,6 +14,7 @@ from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.hold_socket import HoldSocket
 from deviceplugin._app.holding import Holding
 from deviceplugin._app.host_directories import HostDirectories
+from deviceplugin._app.made_parts import MadeParts
 from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._app.repairs import Repairs
@@ -96,6 +97,7 @@ class Host:
             settings, is_connected=self._endpoints.is_connected, metrics=self._metrics
         )
         self._holding = self._make_holding(plugins)
+        self._made_parts = MadeParts(self._catalogue.resources)
         self._discoveries = self._make_discoveries(plugins)
         self._switch = self._make_switch(names)
         self.offer_by = self._switch.to
@@ -151,18 +153,18 @@ class Host:
         discoveries = [Discovery(plugin, name, around) for plugin, name in named]
         for each in discoveries:
             self._directories.subscribe(each.rediscover)
-        self._holding.discoveries = discoveries
+        self._holding.discoveries = self._made_parts.discoveries = discoveries
         self._holding.equip_all()
         return discoveries
 
     def _introduce(self, plugins: Sequence[Plugin]) -> None:
         for plugin in plugins:
+            self._made_parts.introduce(plugin)
             if Capabilities.of(plugin).usage:
                 plugin.holders = self._holders
 
     def _holders(self) -> Iterable[Holder]:
-        holdings = self._tracker.current()
-        return (holdings and holdings.holds) or ()
+        return ((holdings := self._tracker.current()) and holdings.holds) or ()
 
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""
@@ -197,7 +199,7 @@ class Host:
 
         dra = Dra(
             self._settings,
-            names or DraSettings.of(self._settings, self._plugins()),
+            names or DraSettings.of(self._settings, [each.plugin for each in self._discoveries]),
             ownership=self._ownership,
             resources=self._catalogue.resources,
             discovered=lambda: all(each.completed for each in self._discoveries),
@@ -207,12 +209,10 @@ class Host:
             thread=self._group.thread,
             holdings=self._tracker.current,
             directories=self._directories,
+            parts_changed=self._made_parts.set,
         )
         self._tracker.places = dra.places
         return dra
-
-    def _plugins(self) -> list[Plugin]:
-        return [each.plugin for each in self._discoveries]
 
     def _show(self, status: Status) -> None:
         # The same as over HTTP, for tests.
@@ -278,13 +278,14 @@ class Host:
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             self._holding.equip(plugin, discovery.name)
             discovery.replace(plugin)
+        self._made_parts.set()
         for endpoint in self._endpoints.running():
             endpoint.poke()
 
     def check_protocol(self, protocol: Mode) -> None:
         """Raise ConfigError if devices cannot be offered by ``protocol`` here."""
         if protocol == "dra":
-            DraSettings.of(self._settings, self._plugins())
+            DraSettings.of(self._settings, [each.plugin for each in self._discoveries])
 
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:

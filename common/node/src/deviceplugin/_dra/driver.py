@@ -1,7 +1,7 @@
 """The DRA driver of a node: it restores what was prepared, serves, and is registered."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
@@ -15,10 +15,9 @@ from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, 
 from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
-from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.claims.records import Records
 from deviceplugin._dra.serving import instances
-from deviceplugin._dra.serving.health import DeviceHealth, HealthReport, HealthStreams
+from deviceplugin._dra.serving.health import HealthReport, HealthStreams
 from deviceplugin._dra.serving.server import DriverSettings, Registration, Server
 from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
@@ -61,6 +60,8 @@ class Driver:
     metrics: Metrics
     registered: Callable[[], None] = lambda: None
     """Called when the kubelet has registered the driver."""
+    parts_changed: Callable[[Mapping[Key, str]], None] = lambda _made: None
+    """Called with the parts that claims have, each with its identity, if there is news of them."""
     claims_changed: Callable[[], None] = lambda: None
     """Called when a claim was prepared or released, by this process or by another one."""
     led: Callable[[], None] = lambda: None
@@ -98,6 +99,8 @@ class Driver:
             unusable=self.unusable,
             describe=self.describe,
             changed=self.claims_changed,
+            parts_changed=self.parts_changed,
+            part_lock=lambda name: instances.part_lock(settings, name),
             turn=self._turn.hold,
             clock=self.clock,
         )
@@ -110,7 +113,8 @@ class Driver:
             records=self._records.all,
             discovered=self.discovered,
         )
-        self._streams = HealthStreams(self._report.read, self.clock, self.is_busy)
+        self.records, self.health = self._records.all, self._report.read
+        self._streams = HealthStreams(self.health, self.clock, self.is_busy)
         self._set_registered(registered=False)
         self.leads = False
         """Whether this process publishes the slices, and no other one of the driver does."""
@@ -125,13 +129,6 @@ class Driver:
             ),
         )
         self._end = self.ownership.subscribe(self.changed)
-
-    def records(self) -> Mapping[str, Record]:
-        return self._records.all()
-
-    def health(self) -> Sequence[DeviceHealth]:
-        """Return the health of all devices that claims have or may get."""
-        return self._report.read()
 
     def places(self) -> Mapping[Place, Collection[Key]]:
         """Return the devices of recorded claims by their names in slices."""
@@ -158,6 +155,7 @@ class Driver:
         for uid in before.keys() - found.keys():  # another process has released it
             self.ownership.unprepare(uid)
         self.metrics.claims_prepared.labels(self.settings.name).set(len(found))
+        self._preparing.note_parts(*before.values(), *found.values())
 
     def stop(self) -> None:
         """Make ``run`` return without waiting for hooks or the API server."""

@@ -187,6 +187,19 @@ class Metrics:
     claims_prepared: Gauge = _gauge(
         "deviceplugin_claims_prepared", "Claims that are prepared or being prepared.", "driver"
     )
+    parts: Gauge = _gauge(
+        "deviceplugin_parts",
+        "Parts of devices that claims have: made, or unfinished while they are made or removed.",
+        "driver",
+        "state",
+    )
+    part_calls: Counter = _counter(
+        "deviceplugin_part_calls",
+        f"Calls to make or remove a part of a device: {OK} or {FAILED}.",
+        "driver",
+        "method",
+        "code",
+    )
     claim_calls: Counter = _counter(
         "deviceplugin_claim_calls",
         f"Claims that the kubelet wanted prepared or unprepared: {OK} or {FAILED}.",
@@ -261,6 +274,13 @@ class Metrics:
             self.allocations.labels(resource, code)
         for reason in (UNAVAILABLE, REFUSED):
             self.registration_failures.labels(resource, reason)
+
+    def expect_driver(self, driver: str, actions: Iterable[str]) -> None:
+        """Start the counters of a DRA driver at 0; ``actions`` are those on slices."""
+        for code in (OK, FAILED):
+            self.claim_status_writes.labels(driver, code)
+            for action in actions:
+                self.slice_writes.labels(driver, action, code)
 
     def forget(self, resource: str) -> None:
         """Remove the gauges of a withdrawn resource; its counters stay."""

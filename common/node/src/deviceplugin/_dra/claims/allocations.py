@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from deviceplugin._dra.claims.devices import Located
@@ -14,7 +15,8 @@ from deviceplugin._platform.hooks import HooksByResource
 from deviceplugin.errors import AllocationError
 from deviceplugin.kit import cdi
 from deviceplugin.kit.log import Problems
-from deviceplugin.model import Allocation, Device, Mount
+from deviceplugin.model import Allocation, Counters, Device, Mount
+from deviceplugin.model import Part as DevicePart
 from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
@@ -202,4 +204,12 @@ def _recorded(found: Located, cdi_names: Sequence[str]) -> RecordedDevice:
         admin=result.admin,
         share=result.share,
         cdi_names=cdi_names,
+        part=None if result.admin else _recorded_part(found.device.part),
     )
+
+
+def _recorded_part(part: DevicePart | None) -> DevicePart | None:
+    """Return a part for a record: how much there was of its counters is no news later."""
+    if part is None or not part.on_demand:
+        return None
+    return replace(part, of=Counters(part.of.name, {}))

@@ -143,7 +143,8 @@ def restore(
     held = {one.claim: one.held for one in records}
     shares = {key for one in records for key in one.shares}
     given = {key: Given(one.paths, one.held) for one in records for key in one.held}
-    ownership.restore(held, shares, unreadable=unreadable, records=given.get)
+    parts = {key: part for one in records for key, part in one.parts.items()}
+    ownership.restore(held, shares, unreadable=unreadable, records=given.get, parts=parts)
 
 
 def _is_choice(one: Candidates) -> bool:

@@ -1,27 +1,28 @@
 """Preparing claims for containers, and undoing that. Knows nothing of gRPC.
 
-The order in a Prepare: the devices are withheld from others; that is recorded on the disk; the
-plugin's hooks are called; the CDI file, and before it what it mounts, is written; the answer is
-recorded. If the process is killed in between, the next one answers the same names or begins again,
-and nobody else gets the devices meanwhile.
+The order in a Prepare: the devices are withheld from others; that is recorded on the disk; parts
+are made; the plugin's other hooks are called; the CDI file, and before it what it mounts, is
+written; the answer is recorded. If the process is killed in between, the next one answers the same
+names or begins again, and nobody else gets the devices meanwhile.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Final, TypeVar
-from weakref import WeakValueDictionary
 
 from deviceplugin._attribution.ownership import Claim, Ownership
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims.allocations import Asking, PluginCalls, limit, unanswered
 from deviceplugin._dra.claims.claim_files import ClaimFiles, kind_of
 from deviceplugin._dra.claims.devices import Candidates, Locator, book
+from deviceplugin._dra.claims.locks import ClaimLocks, HardwareCalls, ProcessLock
 from deviceplugin._dra.claims.metadata import Describe, DescribedClaims
 from deviceplugin._dra.claims.parameters import ParameterReader
+from deviceplugin._dra.claims.parts import PartMaker, intended, made
 from deviceplugin._dra.claims.reading import Attempt, ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
 from deviceplugin._dra.claims.records import Records
@@ -37,26 +38,6 @@ _T = TypeVar("_T")
 
 _MANY: Final = 10
 """Most devices that one log line names."""
-
-
-class ClaimLocks:
-    """The locks of claims, each as long as it is in use. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._locks = WeakValueDictionary[str, threading.Lock]()
-
-    @contextmanager
-    def hold(self, uid: str, seconds: float) -> Iterator[None]:
-        """Hold the lock of the claim; AllocationError if it is not free within ``seconds``."""
-        with self._guard:
-            lock = self._locks.setdefault(uid, threading.Lock())
-        if not lock.acquire(timeout=max(0.0, seconds)):
-            raise AllocationError("an earlier call for this claim is still under way")
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 @dataclass(eq=False, repr=False)
@@ -86,6 +67,10 @@ class Preparing:
     )
     """Keeps other processes from changing claims while in its context, which takes at most the
     seconds that its argument returns."""
+    parts_changed: Callable[[Mapping[Key, str]], None] = lambda _made: None
+    """Called with the parts that claims have, before one is made and after each change."""
+    part_lock: Callable[[str], ProcessLock] | None = None
+    """Returns what keeps other processes from making parts of the same hardware."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
@@ -96,11 +81,19 @@ class Preparing:
         self._asking = Asking(kind_of(self.driver), self._calls, check_nodes)
         self._parameters = ParameterReader(self.driver)
         self._locks = ClaimLocks()
+        self._part_calls = HardwareCalls(self.part_lock, self.clock)
+        has = lambda key: bool(self.made().get(key))  # noqa: E731
+        self._parts = PartMaker(self.driver, self.locator, self._part_calls, self.metrics, has)
 
     def close(self) -> None:
         """Stop waiting for the API server and for hooks: what waits fails at once."""
         self._claims.close()
         self._calls.close()
+        self._part_calls.close()
+
+    def made(self) -> Mapping[Key, str]:
+        """Return the parts that claims have, each with its identity; empty while it has none."""
+        return made(self.records.all().values(), self.boot)
 
     def prepare(
         self, claims: Sequence[Claim], left: Callable[[], float]
@@ -172,14 +165,18 @@ class Preparing:
         parameters = self._parameters.read(claim, candidates, before.parameters if before else ())
         used = [one.recorded for one in parameters.values()]
         found = book(self.ownership, claim, candidates, before)
-        devices = unanswered(found)
+        devices = intended(unanswered(found), before, self.boot)
         kept = _kept(before, devices)
         record = Record(claim, self.boot, "preparing", [*devices, *kept], parameters=used)
+        had = None if before is None else (before.held, before.parts)
         with ExitStack() as undo:
             if before is None:  # otherwise its containers may still be running
-                undo.callback(self._undo, claim)
-            if before is None or before.held != record.held:
+                undo.callback(lambda: self._undo(record, left))
+            if had != (record.held, record.parts):
                 self.records.write(record)
+            self.note_parts(record, before)
+            found = self._parts.make(claim, found, left)
+            record = replace(record, devices=[*unanswered(found), *kept])
             metadata = self._described.of(claim, found)
             mounts = self.claim_files.mounts(claim.uid, metadata)
             devices, document = self._asking.ask(claim.uid, found, parameters, left, mounts)
@@ -189,23 +186,34 @@ class Preparing:
             self.records.write(record)
             self.ownership.hardware.renew([one.key for one in devices if not one.admin])
             undo.pop_all()
+        self.note_parts(record, before)
         self._changed()
         log.info("claim prepared", extra={"claim": str(claim), "devices": _listed(record)})
         self.metrics.events.add("claim prepared", device=_listed(record), detail=str(claim))
         return record.given
 
+    def note_parts(self, *records: Record | None) -> None:
+        """Report the parts that claims have now, if any of ``records`` had or has some."""
+        if any(one is not None and one.parts for one in records):
+            parts = self.made()
+            self._parts.count(parts)
+            self.parts_changed(parts)
+
     def _changed(self) -> None:
         self.metrics.claims_prepared.labels(self.driver).set(len(self.records.all()))
         self.changed()
 
-    def _undo(self, claim: Claim) -> None:
+    def _undo(self, record: Record, left: Callable[[], float]) -> None:
+        claim = record.claim
         try:
-            self.claim_files.drop(claim.uid)
-            self.records.remove(claim.uid)
-        except OSError as error:  # it is recorded, so its devices stay withheld
-            fields = {"claim": str(claim), "error": f"{error.filename}: {error.strerror}"}
-            log.warning("claim not released", extra=fields)
+            with _named_errors():
+                self.claim_files.drop(claim.uid)
+                self._parts.unmake(claim, record.parts, left)
+                self.records.remove(claim.uid)
+        except DevicePluginError as error:  # it is recorded, so its devices stay withheld
+            log.warning("claim not released", extra={"claim": str(claim), "error": str(error)})
         else:
+            self.note_parts(record)
             self.ownership.unprepare(claim.uid)
 
     def unprepare(
@@ -232,6 +240,7 @@ class Preparing:
         if record is not None:
             self._release(record, left)
         self.records.remove(claim.uid)
+        self.note_parts(record)
         self.ownership.unprepare(claim.uid)
         if record is not None:
             self._changed()
@@ -248,6 +257,7 @@ class Preparing:
             devices = [known.get(one, Device(one, resource=name)) for one in ids]
             if self._calls.released(resource, devices, limit(left())):
                 self.metrics.released.labels(name).inc(len(ids))
+        self._parts.unmake(record.claim, record.parts, left)
 
 
 @contextmanager

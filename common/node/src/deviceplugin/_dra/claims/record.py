@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, get_args
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import device_name, former_name, is_former
+from deviceplugin.model import Counters, Part
 
 _VERSION: Final = 1
 """Raise it when an older release would take a record for something else than it is."""
@@ -65,6 +66,9 @@ class RecordedDevice:
     """Whether it is access to a device that others may hold meanwhile."""
     share: str = ""
     cdi_names: Sequence[str] = ()
+    part: Part | None = None
+    """If it is made for the claim: what it takes of its hardware, whatever there is of that, and
+    its identity, which is empty until it is made."""
 
     @property
     def key(self) -> Key:
@@ -79,6 +83,9 @@ class RecordedDevice:
     def is_share(self) -> bool:
         """Whether it is held as a share: its name in the pool is that of a shared device."""
         return self.name not in {device_name(self.id), former_name(self.id)}
+
+
+_FIELDS: Final = [name for name in RecordedDevice.__slots__ if name != "part"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,11 @@ class Record:
         return frozenset(one.key for one in self.devices if not one.admin)
 
     @property
+    def parts(self) -> Mapping[Key, Part]:
+        """Those of ``held`` that are made for the claim."""
+        return {one.key: one.part for one in self.devices if one.part is not None}
+
+    @property
     def given(self) -> Sequence[RecordedDevice]:
         """The devices that the kubelet is told, one for each result of the claim."""
         places: dict[ResultKey, RecordedDevice] = {}
@@ -149,7 +161,7 @@ class Record:
             "state": self.state,
             "boot": self.boot,
             "claim": self.claim._asdict(),
-            "devices": [_fields(one) for one in self.devices],
+            "devices": [_written(one) for one in self.devices],
             "document": self.document,
             "parameters": [_fields(one) for one in self.parameters],
             "metadata": dict(self.metadata),
@@ -185,9 +197,23 @@ def _fields(one: RecordedDevice | RecordedParameters) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__slots__}  # asdict would copy all
 
 
+def _written(one: RecordedDevice) -> dict[str, Any]:
+    found = _fields(one)
+    part = found.pop("part")
+    if part is not None:  # an older release holds the device, and does not know that it is made
+        found["part"] = {
+            "of": part.of.name,
+            "consumes": dict(part.consumes),
+            "groups": list(part.groups),
+            "identity": part.identity,
+        }
+    return found
+
+
 def _device(found: Mapping[str, Any]) -> RecordedDevice:
-    given = {name: found[name] for name in RecordedDevice.__slots__}
-    device = RecordedDevice(**{**given, "cdi_names": tuple(given["cdi_names"])})
+    given = {name: found[name] for name in _FIELDS}
+    part = _part(found["part"]) if found.get("part") is not None else None
+    device = RecordedDevice(**{**given, "cdi_names": tuple(given["cdi_names"])}, part=part)
     for text in (device.resource, device.id, device.request, device.pool, device.name):
         _text(text)
     for text in (device.share, *device.cdi_names):
@@ -195,6 +221,14 @@ def _device(found: Mapping[str, Any]) -> RecordedDevice:
     if not isinstance(device.admin, bool):
         raise TypeError(f"admin: {device.admin!r}")
     return device
+
+
+def _part(found: Mapping[str, Any]) -> Part:
+    consumes, groups = dict(found["consumes"]), [_text(one) for one in found["groups"]]
+    if not all(type(n) is int and n >= 0 and isinstance(name, str) for name, n in consumes.items()):
+        raise TypeError(f"consumes: {consumes!r}")
+    of = Counters(_text(found["of"]), {})
+    return Part(of, consumes, groups, identity=_text(found["identity"]))
 
 
 def _parameters(found: Mapping[str, Any]) -> RecordedParameters:

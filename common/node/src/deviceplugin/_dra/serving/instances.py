@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._dra.naming import label
 from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._platform.unix_sockets import answers
 from deviceplugin.errors import AllocationError
@@ -49,6 +50,11 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def part_lock(settings: DriverSettings, hardware: str) -> FileLock:
+    """Return the lock for making parts of ``hardware``."""
+    return FileLock(settings.directory / f"lock-parts-{label(hardware)}")
 
 
 def _lock_of(settings: DriverSettings) -> FileLock:

@@ -1,0 +1,186 @@
+"""Parts that are made for claims, and removed after them."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from deviceplugin._attribution.ownership import Claim
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._dra.claims.devices import Located, Locator
+from deviceplugin._dra.claims.locks import HardwareCalls
+from deviceplugin._dra.claims.record import Record, RecordedDevice
+from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.validation import device_problem, identity_problem, shown
+from deviceplugin._platform.hooks import reason_of
+from deviceplugin._telemetry.metrics import FAILED, OK, Metrics
+from deviceplugin.errors import AllocationError, DevicePluginError
+from deviceplugin.kit.log import Problems
+from deviceplugin.model import Device, Part
+from deviceplugin.plugin import Capabilities
+
+log = logging.getLogger(__name__)
+
+MAKE, REMOVE = "make", "remove"
+_METHODS: Final = {"part made": MAKE, "part removed": REMOVE}
+_MADE, _UNFINISHED = "made", "unfinished"
+_STILL: Final = "not known yet: devices are still being discovered"
+
+
+def made(records: Iterable[Record], boot: str) -> Mapping[Key, str]:
+    """Return the parts that claims have, each with its identity: none survives a reboot."""
+    return {
+        key: part.identity if record.boot == boot else ""
+        for record in records
+        for key, part in record.parts.items()
+    }
+
+
+def intended(
+    devices: Sequence[RecordedDevice], before: Record | None, boot: str
+) -> Sequence[RecordedDevice]:
+    """Return ``devices`` for the record before their parts are made.
+
+    A part that the claim has had since this ``boot`` keeps its identity.
+    """
+    known = {} if before is None else made([before], boot)
+    return [
+        replace(one, part=replace(one.part, identity=known.get(one.key, ""))) if one.part else one
+        for one in devices
+    ]
+
+
+@dataclass(eq=False, repr=False)
+class PartMaker:
+    """Calls plugins to make and remove parts. Thread-safe."""
+
+    driver: str
+    locator: Locator
+    calls: HardwareCalls
+    metrics: Metrics
+    has: Callable[[Key], bool]
+    """Returns whether a claim has a part, which is made."""
+
+    def __post_init__(self) -> None:
+        self._problems = Problems(log)
+
+    def make(
+        self, claim: Claim, found: Sequence[Located], left: Callable[[], float]
+    ) -> Sequence[Located]:
+        """Return ``found`` with parts as they were made; DevicePluginError if one cannot be.
+
+        To administrators, parts are given that others have: no part is made for them.
+        """
+        return [
+            replace(one, device=self._made(claim, one, left))
+            if one.device.part is not None and one.device.part.on_demand
+            else one
+            for one in found
+        ]
+
+    def _made(self, claim: Claim, one: Located, left: Callable[[], float]) -> Device:
+        part, resource = one.device, one.resource
+        assert part.part is not None
+        if one.result.admin:
+            if not self.has((resource.name, part.id)):
+                raise AllocationError(f"{part.id} is not made: that is not done for an admin")
+            return part
+
+        def make() -> Device:
+            found = self._call(MAKE, resource, part, left, part)
+            return _checked(found, part, resource.name)
+
+        return self._reported("part made", "part not made", claim, part, resource.name, make)
+
+    def unmake(self, claim: Claim, parts: Mapping[Key, Part], left: Callable[[], float]) -> None:
+        """Remove ``parts`` of ``claim``; after all, DevicePluginError if one may still be there."""
+        failures = []
+        for (name, device_id), part in parts.items():
+            try:
+                self._unmake(claim, name, Device(device_id, resource=name, part=part), left)
+            except DevicePluginError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _unmake(self, claim: Claim, name: str, recorded: Device, left: Callable[[], float]) -> None:
+        resource = self.locator.resource(name)
+        if resource is None and not self.locator.discovered():
+            raise AllocationError(f"{recorded.id} is {_STILL}")
+        if resource is None or not Capabilities.of(resource.plugin).make_part:
+            # To wait for a plugin that can would be to wait for ever.
+            fields = {"claim": str(claim), "resource": name, "device": recorded.id}
+            error = "no plugin makes such parts any more: remove what is left of it"
+            log.warning("part not removed", extra={**fields, "error": error})
+            return
+        part = resource.devices.get(recorded.id, Device(recorded.id, resource=name))
+        assert recorded.part is not None
+        identity = recorded.part.identity
+
+        def remove() -> Device:
+            self._call(REMOVE, resource, recorded, left, part, identity)
+            return recorded
+
+        self._reported("part removed", "part not removed", claim, recorded, name, remove)
+
+    def _reported(
+        self,
+        done: str,
+        failed: str,
+        claim: Claim,
+        part: Device,
+        resource: str,
+        do: Callable[[], Device],
+    ) -> Device:
+        """Return what ``do`` returns, and log and count whether it failed."""
+        fields = {"claim": str(claim), "resource": resource, "device": part.id}
+        what, method = f"{resource} {part.id}", _METHODS[done]
+        try:
+            found = do()
+        except DevicePluginError as error:
+            self.metrics.part_calls.labels(self.driver, method, FAILED).inc()
+            reason = reason_of(error)
+            if self._problems.say(what, failed, cause=error.__cause__, **fields, error=reason):
+                self.metrics.events.add(
+                    failed, resource=resource, device=part.id, detail=f"{claim}: {reason}"
+                )
+            raise
+        self._problems.over(what)
+        self.metrics.part_calls.labels(self.driver, method, OK).inc()
+        self.metrics.events.add(done, resource=resource, device=part.id, detail=str(claim))
+        identity = found.part.identity if found.part else ""
+        log.info(done, extra={**fields, "identity": identity})
+        return found
+
+    def _call(
+        self, method: str, resource: Resource, part: Device, left: Callable[[], float], *args: Any
+    ) -> Any:
+        plugin = resource.plugin
+        hook = plugin.make_part if method == MAKE else plugin.unmake_part
+        seconds = min(left(), plugin.part_timeout)
+        if seconds <= 0:
+            raise AllocationError("no time is left in this call for its hooks")
+        assert part.part is not None
+        return self.calls.call(
+            f"{resource.name} {part.part.of.name}", hook.__name__, hook, *args, seconds=seconds
+        )
+
+    def count(self, parts: Mapping[Key, str]) -> None:
+        """Have the metrics say how many of ``parts`` are made."""
+        done = sum(map(bool, parts.values()))
+        self.metrics.parts.labels(self.driver, _MADE).set(done)
+        self.metrics.parts.labels(self.driver, _UNFINISHED).set(len(parts) - done)
+
+
+def _checked(found: object, part: Device, resource: str) -> Device:
+    """Return the device that make_part() returned for ``part``; AllocationError if it is wrong."""
+    problem = device_problem(found)
+    if not problem and isinstance(found, Device) and part.part is not None:
+        identity = found.part.identity if found.part else None
+        if found.id != part.id or found.resource not in {"", resource}:
+            problem = f"{found.id} of {found.resource or resource} instead of {part.id}"
+        elif wrong := identity_problem(identity):
+            problem = f"its identity {shown(identity)} {wrong}"
+        else:  # what it takes was decided before
+            return replace(found, part=replace(part.part, identity=identity or ""))
+    raise AllocationError(f"make_part() returned what cannot be used: {problem}")
