@@ -21,6 +21,8 @@ from deviceplugin_amd import AmdSettings
 from deviceplugin_amd.division import Division, Size
 from deviceplugin_amd.switch import Switch, put
 from discovered import reasons
+from patience import eventually
+from served.cluster_node import served
 
 FIRST, SECOND, THIRD = WHOLE.addresses
 ALL = ("CPX", "QPX", "DPX")
@@ -554,3 +556,38 @@ def test_whatever_happens_claims_have_their_partitions_and_others_lose_nothing(
     for _ in range(steps):
         story.go_on()
     story.end()
+
+
+@pytest.mark.slow
+def test_pods_with_claims_get_partitions_and_the_last_one_leaves_a_whole_gpu(
+    node: AmdTree, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The framework, a kubelet and an API server, on simulated hardware."""
+    plugin = node.plugin(partitions_on_demand=("CPX", "DPX"), protocol="dra")
+    mode = node.cards[FIRST].folder / "current_compute_partition"
+
+    def crowded(device_id: str) -> bool:
+        errors = [str(vars(record).get("error")) for record in caplog.records]
+        return any(device_id in error and "without room" in error for error in errors)
+
+    with served(root, plugin, protocol="dra") as home:
+        home.await_offer()
+        named = {device_id: place for place, (_, device_id) in home.offered().items()}
+        one, other = (home.claim(*named[part(number)]) for number in (2, 5))
+        given = [each.host_path for pod in (one, other) for each in home.got(pod).devices]
+        assert {"dri/renderD130", "dri/renderD133"} == {
+            f"dri/{Path(path).name}" for path in given if "renderD" in path
+        }
+        assert "CPX\n" == mode.read_text()
+        assert {part(2), part(5)} == plugin.made.keys()
+        wide, whole = (home.claim(*named[name]) for name in (part(0, "dpx"), FIRST))
+        refused = {part(0, "dpx"), FIRST}
+        eventually(lambda: refused == {one for one in refused if crowded(one)}, lambda: caplog.text)
+        for pod in (wide, whole):
+            assert "Running" != home.status(pod).get("phase"), "it has no room beside them"
+        for pod in (whole, one, other):
+            home.end(pod)
+        home.got(wide)
+        assert ["CPX", "SPX", "DPX"] == [line.split()[1] for line in node.writes]
+        home.end(wide)
+        eventually(lambda: "SPX\n" == mode.read_text() and not plugin.made)
