@@ -60,14 +60,7 @@ class AmdSettings(dp.Settings):
     def __post_init__(self) -> None:
         """Check the number of shares, and what partitions on demand need."""
         check_count(self.shares)
-        if not self.partitions_on_demand:
-            return
-        if self.shares > 1:
-            raise dp.ConfigError(
-                f"shares: {self.shares} does not go with partitions-on-demand: use one of the two"
-            )
-        if self.state_file is None:
-            raise dp.ConfigError(
-                "state-file: partitions-on-demand needs one, to know after a restart which GPUs "
-                "the plugin has divided: name a file in a directory that ends with a reboot"
-            )
+        if self.partitions_on_demand and self.shares > 1:
+            raise dp.ConfigError(f"shares: {self.shares} and partitions-on-demand: use one of them")
+        if self.partitions_on_demand and self.state_file is None:
+            raise dp.ConfigError("state-file: partitions-on-demand needs one, below /run")
