@@ -13,6 +13,7 @@ from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._discovery.found import describe, discover, sort_out
 from deviceplugin._discovery.plugin_check import check_plugins
+from deviceplugin._http.devices_report import attribution
 from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.offer import Offer
 from drivers.cakes import RESOURCE, Cakes, Kitchen
@@ -21,6 +22,11 @@ from scripted_plugin import ScriptedPlugin
 TIMING = AttributionTiming.of(30)._replace(handover_confirm=0.0)
 OF = dp.Counters("cake", {"quarters": 4})
 HALF = dp.Part(OF, {"quarters": 2})
+
+
+def odd(what: Any, **fields: Any) -> Any:
+    """Return ``what`` with ``fields`` as only an author without a type checker has them."""
+    return replace(what, **fields)
 
 
 def claim(name: str) -> Claim:
@@ -81,59 +87,59 @@ class Table:
     ("part", "problem"),
     [
         ("half", "part 'half' is not a Part"),
-        (replace(HALF, of={"quarters": 4}), "part of {'quarters': 4}, which is not Counters"),
+        (odd(HALF, of={"quarters": 4}), "part of {'quarters': 4}, which is not Counters"),
         (
-            replace(HALF, of=replace(OF, name="")),
+            odd(HALF, of=odd(OF, name="")),
             "part: the name of counters '' must be a string that is not empty",
         ),
         (
-            replace(HALF, of=replace(OF, amounts={})),
+            odd(HALF, of=odd(OF, amounts={})),
             "part: counters 'cake' has 0 counters, of 1 to 32",
         ),
         (
-            replace(HALF, of=replace(OF, amounts={f"q{n}": 1 for n in range(33)})),
+            odd(HALF, of=odd(OF, amounts={f"q{n}": 1 for n in range(33)})),
             "part: counters 'cake' has 33 counters, of 1 to 32",
         ),
         (
-            replace(HALF, of=replace(OF, amounts=["quarters"])),
+            odd(HALF, of=odd(OF, amounts=["quarters"])),
             "part: counters 'cake' is of type list, not a mapping",
         ),
         (
-            replace(HALF, of=replace(OF, amounts={"quarters": -1})),
+            odd(HALF, of=odd(OF, amounts={"quarters": -1})),
             "part: counters 'cake': quarters is -1, not a whole number from 0",
         ),
         *(
             (
-                replace(HALF, consumes={"quarters": given}),
+                odd(HALF, consumes={"quarters": given}),
                 f"part: what it consumes: quarters is {given!r}, not a whole number from 0",
             )
             for given in (-1, 1.5, True, 2**63, "2")
         ),
         (
-            replace(HALF, consumes={"slices": 1}),
+            odd(HALF, consumes={"slices": 1}),
             "part: what it consumes: slices is none of its counters: quarters",
         ),
         (
-            replace(HALF, consumes={"quarters\n": 1}),
+            odd(HALF, consumes={"quarters\n": 1}),
             (
                 "part: what it consumes: counter 'quarters\\n' has control characters, "
                 "unreadable bytes or blanks at an end"
             ),
         ),
-        (replace(HALF, consumes={}), "part: what it consumes has 0 counters, of 1 to 32"),
-        (replace(HALF, groups=["a", 1]), "part: group 1 must be a string that is not empty"),
+        (odd(HALF, consumes={}), "part: what it consumes has 0 counters, of 1 to 32"),
+        (odd(HALF, groups=["a", 1]), "part: group 1 must be a string that is not empty"),
         (
-            replace(HALF, groups=[f"g{n}" for n in range(33)]),
+            odd(HALF, groups=[f"g{n}" for n in range(33)]),
             "part: it has 33 groups, of at most 32",
         ),
-        (replace(HALF, on_demand="yes"), "part: on_demand 'yes' is not a bool"),
+        (odd(HALF, on_demand="yes"), "part: on_demand 'yes' is not a bool"),
         (
-            replace(HALF, identity="a\n"),
+            odd(HALF, identity="a\n"),
             "part: identity 'a\\n' has control characters or unreadable bytes",
         ),
-        (replace(HALF, identity=1), "part: identity 1 must be a string that is not empty"),
+        (odd(HALF, identity=1), "part: identity 1 must be a string that is not empty"),
         (
-            replace(HALF, identity="i" * 254),
+            odd(HALF, identity="i" * 254),
             f"part: identity '{'i' * 63}...' has 254 characters, of at most 253",
         ),
     ],
@@ -367,3 +373,16 @@ def test_what_a_restored_claim_has_counts_even_if_the_plugin_does_not_list_it(
     assert "3 of 4 are free beside cake/quarter@0" in table.withheld()["cake"]
     table.ownership.unprepare("uid-one")
     assert {} == table.withheld()
+
+
+@pytest.mark.parametrize(
+    ("held", "allocatable", "free"),
+    [([], 2, 2), (["pie"], 2, 1), (["cake/half@0"], 3, 1), (["cake/half@0", "pie"], 3, 0)],
+)
+def test_of_parts_metrics_count_those_that_somebody_has(
+    held: list[str], allocatable: int, free: int
+) -> None:
+    table = Table("dra", "cake", "pie")
+    holds = frozenset(Hold(RESOURCE, one, "default", "pod", "main") for one in held)
+    found = attribution(table.resource, Holdings(holds))
+    assert (allocatable, free) == (found.allocatable, found.free)

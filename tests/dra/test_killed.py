@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._platform.hooks import HookFailedError
 from deviceplugin.kit import files
+from drivers.cakes import CakeNode, piece
 from drivers.driver_node import DriverNode, gopher, result
 
 
@@ -16,11 +18,22 @@ class KilledError(BaseException):
     """Ends the process here; nothing that comes later has an effect on the disk."""
 
 
+class Kill(NamedTuple):
+    """A kill at a step; called, it returns whether it came to that."""
+
+    killed: list[bool]
+    step: Callable[[], None]
+    """Counts one step more."""
+
+    def __call__(self) -> bool:
+        return bool(self.killed)
+
+
 @contextmanager
-def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kill]:
     """Kill whoever writes or removes files, before the step of this number or after it.
 
-    An odd number is after a step. What is yielded returns whether it came to that.
+    An odd number is after a step.
     """
     left, killed = [steps], []
 
@@ -44,7 +57,7 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         patch.setattr(files, "remove", step(files.remove))
         patch.setattr(files, "sync", step(files.sync))
         with suppress(KilledError):
-            yield lambda: bool(killed)
+            yield Kill(killed, count)
 
 
 def kills(
@@ -132,3 +145,79 @@ def test_an_unprepare_that_was_killed_releases_everything_when_it_is_repeated(
         assert ("released", ["gary", "gerd"]) in node.plugin.calls
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
         assert [] == node.metadata_files()
+
+
+# Parts.
+
+HALF = "cake/half@0"
+
+
+def part_kills(
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+    do: Callable[[CakeNode], object],
+    before: Callable[[CakeNode], object] = lambda _node: None,
+) -> Iterator[CakeNode]:
+    """Yield nodes with parts as ``kills`` does; also killed before and after each hook's work."""
+    for steps in range(100):
+        node = CakeNode(path / str(steps), "cake", "pie")
+        before(node)
+        with killed_after(steps, monkeypatch) as was_killed:
+            hooks = ("make", "made", "unmake", "unmade")
+            node.cakes.faults = dict.fromkeys(hooks, was_killed.step)
+            with suppress(HookFailedError):  # it was killed in the thread of a hook
+                do(node)
+        node.cakes.faults = {}
+        if not was_killed():
+            assert steps > 5
+            return
+        yield node
+    raise AssertionError("there is no end to the steps")
+
+
+def cut(node: CakeNode) -> Claim:
+    return node.allocate("one", piece(HALF), piece("pie/quarter@1", "two"))
+
+
+@pytest.mark.parametrize("begin_again", [CakeNode.restart, CakeNode.boot])
+@pytest.mark.parametrize("repeats", [True, False])
+def test_parts_whose_prepare_was_killed_are_finished_or_removed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begin_again: Callable[[CakeNode], None],
+    *,
+    repeats: bool,
+) -> None:
+    for node in part_kills(monkeypatch, tmp_path, lambda node: node.prepare(cut(node))):
+        claim, other = cut(node), node.allocate("two", piece("cake/quarter@1"))
+        strange = node.kitchen.strange = {"cake/quarter@3": "x"}
+        begin_again(node)
+        assert node.kitchen.cut.keys() <= node.written_parts().keys(), "each has a record before"
+        if node.recorded():
+            assert "without room" in node.refusal(other)
+        if repeats:
+            node.prepare(claim)
+            assert node.written_parts() == node.kitchen.cut == node.cakes.made
+            assert {HALF, "pie/quarter@1"} == node.kitchen.cut.keys()
+            assert "without room" in node.refusal(other)
+        node.unprepare(claim)
+        assert node.is_empty()
+        node.prepare(other)
+        assert strange.items() <= node.kitchen.strange.items() or begin_again is CakeNode.boot
+
+
+@pytest.mark.parametrize("begin_again", [CakeNode.restart, CakeNode.boot])
+def test_parts_whose_removal_was_killed_are_removed_when_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin_again: Callable[[CakeNode], None]
+) -> None:
+    for node in part_kills(
+        monkeypatch,
+        tmp_path,
+        lambda node: node.unprepare(cut(node)),
+        before=lambda node: node.prepare(cut(node)),
+    ):
+        begin_again(node)
+        assert node.kitchen.cut.keys() <= node.written_parts().keys()
+        node.unprepare(cut(node))
+        assert node.is_empty()
+        node.prepare(node.allocate("two", piece("cake")))

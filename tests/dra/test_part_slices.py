@@ -64,6 +64,12 @@ def test_slices_have_counters_and_what_each_device_takes_of_them() -> None:
     ]
 
 
+def test_who_asks_for_the_resource_gets_no_part_of_a_device() -> None:
+    pool = pool_of(states(Cakes(Kitchen("cake"))))
+    named = {one.key[1]: one.body["attributes"]["resource"]["string"] for one in pool.entries}
+    assert (RESOURCE, f"{RESOURCE}/part") == (named["cake"], named["cake/half@0"])
+
+
 def test_a_part_that_takes_nothing_and_a_device_that_is_none_have_no_counters() -> None:
     of = dp.Counters("Cake 1", {"Slices": 1})
     devices = [dp.Device("a"), dp.Device("b", part=dp.Part(of, {"Slices": 0}))]

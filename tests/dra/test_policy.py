@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 
 from cluster.real_api_server import RealApiServer, running, why_not
-from deviceplugin import Device, Topology, Version
+from deviceplugin import Counters, Device, Part, Topology, Version
 from deviceplugin._attribution.ownership import UNHEALTHY, OfferState
 from deviceplugin._config.slices import HELD
 from deviceplugin._dra.naming import pool_name, slice_name
@@ -26,6 +26,7 @@ pytestmark = [
 NAME = "gopher-device-plugin"
 DRIVER, RESOURCE = "gopher.example.com", "example.com/gopher"
 OTHER = "gpu.example.com"
+TAKEN = "consumesCounters"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -313,3 +314,30 @@ def test_lists_are_published_where_a_real_api_server_keeps_them(
             assert {} == publishing.publisher.refused()
         values = {name: one["attributes"].get(NUMA_NODE) for name, one in devices(server).items()}
         assert expected == {name: value for name, value in values.items() if value}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gate", ["true", "false"])
+def test_parts_are_published_where_a_real_api_server_counts_them(tmp_path: Path, gate: str) -> None:
+    counters = {f"Slice {number}": 1 for number in range(31)} | {"memory": 2**63 - 1}
+    hardware = [Counters(f"GPU-{number}", counters) for number in range(9)]
+    wholes = [Device(of.name, part=Part(of, counters, on_demand=False)) for of in hardware]
+    parts = [
+        Device(f"{of.name}/{name}", part=Part(of, {name: 1}))
+        for of in hardware
+        for name in counters
+    ]
+    states = [OfferState(one, True, "", "") for one in (*wholes, *parts)]
+    with running(tmp_path, f"--feature-gates=DRAPartitionableDevices={gate}") as server:
+        server.create([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}])
+        with Publishing(server.admin, *states) as publishing:
+            count = len(states) if gate == "true" else len(wholes)
+            eventually(lambda: len(devices(server)) == count, "the slices", timeout=60)
+            assert {} == publishing.publisher.refused()
+            eventually(lambda: publishing.publisher.is_settled, "nothing more to write")
+        found = [one["spec"] for one in server.admin.list(SLICES).items]
+        sets = [one["name"] for spec in found for one in spec.get("sharedCounters", ())]
+        assert (9 if gate == "true" else 0) == len(sets)
+        assert {len(found)} == {spec["pool"]["resourceSliceCount"] for spec in found}
+        used = {one["counterSet"] for d in devices(server).values() for one in d.get(TAKEN, ())}
+        assert {*sets} == used

@@ -1,12 +1,20 @@
 """A plugin of cakes, each whole or in halves and quarters that are cut for claims."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._discovery.found import discover
+from deviceplugin._dra.claims.parts import made
+from deviceplugin._dra.naming import pool_name
+from deviceplugin._inventory.published import Resource
+from drivers.driver_node import NODE, DriverNode, gopher, result
 
 RESOURCE = "example.com/cake"
 PIECES: Mapping[str, Sequence[int]] = {
@@ -110,3 +118,62 @@ class Cakes(dp.Plugin):
 
     def _fault(self, name: str) -> None:
         self.faults.get(name, lambda: None)()
+
+
+CAKES = pool_name(NODE, RESOURCE)
+
+
+def piece(device: str, request: str = "one", **more: Any) -> dict[str, Any]:
+    """Return a result of an allocation of a cake, or a part of one."""
+    return result(device, request, CAKES, **more)
+
+
+class CakeNode(DriverNode):
+    """A node with gophers, and cakes that are cut for claims."""
+
+    def __init__(self, path: Path, *cakes: str) -> None:
+        self.kitchen = Kitchen(*(cakes or ("cake",)))
+        self.cakes = Cakes(self.kitchen)
+        super().__init__(path, gopher("gary"))
+        self.more = {"parts_changed": self.know}
+        self.restart()
+
+    @override
+    def restart(self) -> None:
+        faults = self.cakes.faults if hasattr(self, "cakes") else {}
+        self.cakes = Cakes(self.kitchen)
+        self.cakes.faults = faults
+        self.resources[RESOURCE] = Resource(RESOURCE, self.cakes)
+        super().restart()
+        self.know(made(self.records.all().values(), self.boot_id))
+
+    @override
+    def boot(self) -> None:
+        self.kitchen.boot()
+        super().boot()
+
+    def know(self, made: Mapping[tuple[str, str], str]) -> None:
+        """Have the plugin know the parts that claims have, and discover."""
+        self.cakes.made = {key[1]: identity for key, identity in made.items()}
+        self.discover()
+
+    def discover(self) -> None:
+        groups, problems = discover(self.cakes)
+        assert not problems
+        if RESOURCE in self.resources:
+            self.resources[RESOURCE].publish(groups[RESOURCE].values())
+
+    def written_parts(self) -> dict[str, str]:
+        """Return the parts in records on the disk, each with its identity."""
+        records = [json.loads(one.read_text()) for one in self.claims_dir.glob("*.json")]
+        return {
+            one["id"]: one["part"]["identity"]
+            for record in records
+            for one in record["devices"]
+            if "part" in one
+        }
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is left of any claim."""
+        found = (self.recorded(), self.cdi_files(), self.ownership.claims(), self.kitchen.cut)
+        return not any(map(len, found)) and not self.cakes.made

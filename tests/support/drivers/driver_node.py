@@ -104,6 +104,8 @@ class DriverNode:
         self.claims_dir = path / "claims"
         self.metadata_dir = path / "metadata"
         self.describe: Describe | None = None
+        self.more: dict[str, Any] = {}
+        """What else is given to what prepares claims."""
         self.plugin = Gophers()
         self.resource = Resource(RESOURCE, self.plugin)
         if devices:
@@ -127,7 +129,9 @@ class DriverNode:
         self.files = ClaimFiles(self.cdi_dir, DRIVER, self.metadata_dir)
         found = self.records.load()
         held = {one.claim: one.held for one in found.values()}
-        self.ownership.restore(held, {key for one in found.values() for key in one.shares})
+        shares = {key for one in found.values() for key in one.shares}
+        parts = {key: part for one in found.values() for key, part in one.parts.items()}
+        self.ownership.restore(held, shares, parts=parts)
         self.files.restore(found.values())
         self.preparing = Preparing(
             DRIVER,
@@ -140,6 +144,7 @@ class DriverNode:
             metrics=self.metrics,
             unusable=lambda: self.unusable,
             describe=self.describe,
+            **self.more,
         )
 
     def describing(self) -> "DriverNode":

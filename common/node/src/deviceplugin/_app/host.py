@@ -97,7 +97,6 @@ class Host:
             settings, is_connected=self._endpoints.is_connected, metrics=self._metrics
         )
         self._holding = self._make_holding(plugins)
-        self._made_parts = MadeParts(self._catalogue.resources)
         self._discoveries = self._make_discoveries(plugins)
         self._switch = self._make_switch(names)
         self.offer_by = self._switch.to
@@ -148,6 +147,7 @@ class Host:
             lost=self._lost,
             hold=self._holding.holds.apply,
         )
+        self._made_parts = MadeParts(self._catalogue.resources)
         self._introduce(plugins)
         named = zip(plugins, _names(plugins), strict=True)
         discoveries = [Discovery(plugin, name, around) for plugin, name in named]

@@ -144,9 +144,9 @@ class Holders:
         """Return the room that ``held``, by default all that is, leaves; None without parts."""
         if self.parts.room(resource, ()) is None:
             return None
-        unread = filter(self.claims.unreadable_holder, self.parts.keys(resource))
+        unread = {one for one in self.parts.keys(resource) if self.claims.unreadable_holder(one)}
         held = self.by_pods | self.claims.by_device.keys() if held is None else held
-        return self.parts.room(resource, held.union(unread))
+        return self.parts.room(resource, held | unread)
 
     def crowded(self, keys: Collection[Key]) -> Mapping[Key, str]:
         """Return why ``keys`` have no room together beside what others hold, as `Room` does."""

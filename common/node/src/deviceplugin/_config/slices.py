@@ -11,6 +11,9 @@ from deviceplugin._config.quantities import whole_number
 
 HELD: Final = "held"
 """The taint of a device that a pod holds, or may get, through the device plugin."""
+PART: Final = "/part"
+"""Follows the resource of a part that is made for a claim, so that no class of the resource, and no
+pod that asks for that, gets one. What results can be the name of no resource."""
 SHARES: Final = "shares"
 """The capacity of a shared device: how many shares it has for claims."""
 _KEEPS_PODS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})

@@ -94,12 +94,25 @@ class Report(NamedTuple):
 
 def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -> Attribution:
     """Return what the metrics need to know about the devices of ``resource``."""
-    healthy = [device.id for device in resource.devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
-    free = len(healthy) - sum(device_id in (holders or ()) for device_id in healthy)
-    degraded = sum(one.health.state == "degraded" for one in resource.devices.values())
+    devices, taken = resource.devices.values(), holders or {}
+    if resource.listed is not resource.devices:  # parts count if somebody has them
+        devices, taken = _without_free_parts(resource, taken)
+    healthy = [device.id for device in devices if device.health]
+    free = len(healthy) - sum(device_id in taken for device_id in healthy)
+    degraded = sum(one.health.state == "degraded" for one in devices)
     first = tuple(islice(_not_healthy(resource), MAX_NOT_HEALTHY))
     return Attribution(resource.name, len(healthy), free, holders, degraded, first, stale)
+
+
+def _without_free_parts(
+    resource: Resource, holders: Collection[str]
+) -> tuple[Collection[Device], Collection[str]]:
+    """Return wholes and the parts that are held, and which of these are not free."""
+    parts = {i: one.part for i, one in resource.devices.items() if one.part is not None}
+    cut = {parts[one].of.name for one in holders if one in parts}
+    devices = [d for i, d in resource.devices.items() if i in resource.listed or i in holders]
+    return devices, {one.id for one in devices if one.part and one.part.of.name in cut} | {*holders}
 
 
 def _not_healthy(resource: Resource) -> Iterator[NotHealthy]:

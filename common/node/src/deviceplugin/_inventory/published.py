@@ -141,8 +141,8 @@ class Resource:
             self._since.update((device.id, now) for device in changed)
             stale = self.snapshot is None or self.snapshot.encoded != encoded
             known = MappingProxyType(new)
-            listed = known if listed is new else MappingProxyType(listed)
-            self.snapshot = Snapshot(known, encoded, chunks, listed)
+            kept = known if listed is new else MappingProxyType(listed)
+            self.snapshot = Snapshot(known, encoded, chunks, kept)
         if stale or changed_parts:
             self._listeners.call()
         return changed

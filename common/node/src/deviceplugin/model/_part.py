@@ -32,10 +32,11 @@ class Part:
     consumes: Mapping[str, int]
     """How much the part takes of counters in ``of``; 0 of those that are absent."""
     groups: Sequence[str] = ()
-    """If it has some, only parts that share one of these are made at the same time as it."""
+    """If it has some, only parts that have one of these in common are made at the same time."""
     on_demand: bool = True
-    """Whether it is made for a claim. Then the device plugin never offers it. Otherwise it is there
-    as long as no part on demand is."""
+    """Whether it is made for a claim. Then the device plugin never offers it, and in slices its
+    attribute ``resource`` ends in ``/part``, so that pods that ask for the resource get wholes.
+    Otherwise it is there as long as no part on demand is."""
     identity: str = ""
     """What tells the part that was made from any other one in its place, such as its UUID."""
 

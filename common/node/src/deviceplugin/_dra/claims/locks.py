@@ -79,7 +79,8 @@ class HardwareCalls:
                 if self._clock.now() >= end or self._closed.wait(_AGAIN):
                     raise AllocationError(f"another process is busy with parts of {hardware}")
             left = max(0.0, end - self._clock.now())
-            return self._hooks[hardware].call(name, call, *args, timeout=left)
+            found: _T = self._hooks[hardware].call(name, call, *args, timeout=left)
+            return found
         finally:
             call.give_up()
 

@@ -1,6 +1,7 @@
 """Parts that are made for claims, and removed after them."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -58,37 +59,67 @@ class PartMaker:
     locator: Locator
     calls: HardwareCalls
     metrics: Metrics
-    has: Callable[[Key], bool]
-    """Returns whether a claim has a part, which is made."""
+    made: Callable[[], Mapping[Key, str]]
+    """Returns the parts that claims have, each with its identity."""
+    changed: Callable[[Mapping[Key, str]], None]
+    """Called with the same."""
 
     def __post_init__(self) -> None:
         self._problems = Problems(log)
+        self._changing = threading.Lock()
+
+    def note(self, *records: Record | None) -> None:
+        """Report the parts that claims have now, if any of ``records`` had or has some."""
+        if not any(one is not None and one.parts for one in records):
+            return
+        with self._changing:  # so that what is known last is what was read last
+            parts = self.made()
+            done = sum(map(bool, parts.values()))
+            self.metrics.parts.labels(self.driver, _MADE).set(done)
+            self.metrics.parts.labels(self.driver, _UNFINISHED).set(len(parts) - done)
+            self.changed(parts)
 
     def make(
-        self, claim: Claim, found: Sequence[Located], left: Callable[[], float]
+        self,
+        claim: Claim,
+        found: Sequence[Located],
+        left: Callable[[], float],
+        begun: dict[Key, Part],
     ) -> Sequence[Located]:
         """Return ``found`` with parts as they were made; DevicePluginError if one cannot be.
 
-        To administrators, parts are given that others have: no part is made for them.
+        What may have to be removed after an error is in ``begun``. To administrators, parts are
+        given that others have: no part is made for them.
         """
         return [
-            replace(one, device=self._made(claim, one, left))
+            replace(one, device=self._made(claim, one, left, begun))
             if one.device.part is not None and one.device.part.on_demand
             else one
             for one in found
         ]
 
-    def _made(self, claim: Claim, one: Located, left: Callable[[], float]) -> Device:
-        part, resource = one.device, one.resource
+    def _made(
+        self, claim: Claim, one: Located, left: Callable[[], float], begun: dict[Key, Part]
+    ) -> Device:
+        part, resource, key = one.device, one.resource, (one.resource.name, one.device.id)
         assert part.part is not None
         if one.result.admin:
-            if not self.has((resource.name, part.id)):
+            if not self.made().get(key):
                 raise AllocationError(f"{part.id} is not made: that is not done for an admin")
             return part
 
+        intent = replace(part.part, identity="")
+
         def make() -> Device:
-            found = self._call(MAKE, resource, part, left, part)
-            return _checked(found, part, resource.name)
+            begun[key] = intent
+            try:
+                found = self._call(MAKE, resource, part, left, part)
+            except AllocationError:  # nothing is left of it, or it has not begun
+                del begun[key]
+                raise
+            made = _checked(found, part, resource.name)
+            begun[key] = made.part or intent
+            return made
 
         return self._reported("part made", "part not made", claim, part, resource.name, make)
 
@@ -103,25 +134,25 @@ class PartMaker:
         if failures:
             raise failures[0]
 
-    def _unmake(self, claim: Claim, name: str, recorded: Device, left: Callable[[], float]) -> None:
+    def _unmake(self, claim: Claim, name: str, gone: Device, left: Callable[[], float]) -> None:
         resource = self.locator.resource(name)
         if resource is None and not self.locator.discovered():
-            raise AllocationError(f"{recorded.id} is {_STILL}")
+            raise AllocationError(f"{gone.id} is {_STILL}")
         if resource is None or not Capabilities.of(resource.plugin).make_part:
             # To wait for a plugin that can would be to wait for ever.
-            fields = {"claim": str(claim), "resource": name, "device": recorded.id}
+            fields = {"claim": str(claim), "resource": name, "device": gone.id}
             error = "no plugin makes such parts any more: remove what is left of it"
             log.warning("part not removed", extra={**fields, "error": error})
             return
-        part = resource.devices.get(recorded.id, Device(recorded.id, resource=name))
-        assert recorded.part is not None
-        identity = recorded.part.identity
+        part = resource.devices.get(gone.id, Device(gone.id, resource=name))
+        assert gone.part is not None
+        identity = gone.part.identity
 
         def remove() -> Device:
-            self._call(REMOVE, resource, recorded, left, part, identity)
-            return recorded
+            self._call(REMOVE, resource, gone, left, part, identity)
+            return gone
 
-        self._reported("part removed", "part not removed", claim, recorded, name, remove)
+        self._reported("part removed", "part not removed", claim, gone, name, remove)
 
     def _reported(
         self,
@@ -134,7 +165,8 @@ class PartMaker:
     ) -> Device:
         """Return what ``do`` returns, and log and count whether it failed."""
         fields = {"claim": str(claim), "resource": resource, "device": part.id}
-        what, method = f"{resource} {part.id}", _METHODS[done]
+        method = _METHODS[done]
+        what = f"{method} {resource} {part.id}"
         try:
             found = do()
         except DevicePluginError as error:
@@ -147,29 +179,25 @@ class PartMaker:
             raise
         self._problems.over(what)
         self.metrics.part_calls.labels(self.driver, method, OK).inc()
-        self.metrics.events.add(done, resource=resource, device=part.id, detail=str(claim))
-        identity = found.part.identity if found.part else ""
-        log.info(done, extra={**fields, "identity": identity})
+        # What is left of an attempt is removed after each, and that is no news.
+        if identity := found.part.identity if found.part else "":
+            self.metrics.events.add(done, resource=resource, device=part.id, detail=str(claim))
+            log.info(done, extra={**fields, "identity": identity})
         return found
 
     def _call(
         self, method: str, resource: Resource, part: Device, left: Callable[[], float], *args: Any
     ) -> Any:
         plugin = resource.plugin
-        hook = plugin.make_part if method == MAKE else plugin.unmake_part
+        makes = method == MAKE
+        hook: Callable[..., Any] = plugin.make_part if makes else plugin.unmake_part
         seconds = min(left(), plugin.part_timeout)
         if seconds <= 0:
             raise AllocationError("no time is left in this call for its hooks")
         assert part.part is not None
-        return self.calls.call(
-            f"{resource.name} {part.part.of.name}", hook.__name__, hook, *args, seconds=seconds
-        )
-
-    def count(self, parts: Mapping[Key, str]) -> None:
-        """Have the metrics say how many of ``parts`` are made."""
-        done = sum(map(bool, parts.values()))
-        self.metrics.parts.labels(self.driver, _MADE).set(done)
-        self.metrics.parts.labels(self.driver, _UNFINISHED).set(len(parts) - done)
+        name = "make_part" if makes else "unmake_part"
+        hardware = f"{resource.name} {part.part.of.name}"
+        return self.calls.call(hardware, name, hook, *args, seconds=seconds)
 
 
 def _checked(found: object, part: Device, resource: str) -> Device:

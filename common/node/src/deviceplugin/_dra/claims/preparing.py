@@ -30,7 +30,7 @@ from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import AllocationError, DevicePluginError
-from deviceplugin.model import Device
+from deviceplugin.model import Device, Part
 
 log = logging.getLogger(__name__)
 
@@ -82,18 +82,21 @@ class Preparing:
         self._parameters = ParameterReader(self.driver)
         self._locks = ClaimLocks()
         self._part_calls = HardwareCalls(self.part_lock, self.clock)
-        has = lambda key: bool(self.made().get(key))  # noqa: E731
-        self._parts = PartMaker(self.driver, self.locator, self._part_calls, self.metrics, has)
+        self._parts = PartMaker(
+            self.driver,
+            self.locator,
+            self._part_calls,
+            self.metrics,
+            made=lambda: made(self.records.all().values(), self.boot),
+            changed=self.parts_changed,
+        )
+        self.note_parts = self._parts.note
 
     def close(self) -> None:
         """Stop waiting for the API server and for hooks: what waits fails at once."""
         self._claims.close()
         self._calls.close()
         self._part_calls.close()
-
-    def made(self) -> Mapping[Key, str]:
-        """Return the parts that claims have, each with its identity; empty while it has none."""
-        return made(self.records.all().values(), self.boot)
 
     def prepare(
         self, claims: Sequence[Claim], left: Callable[[], float]
@@ -169,14 +172,14 @@ class Preparing:
         kept = _kept(before, devices)
         record = Record(claim, self.boot, "preparing", [*devices, *kept], parameters=used)
         had = None if before is None else (before.held, before.parts)
+        begun: dict[Key, Part] = {}
         with ExitStack() as undo:
             if before is None:  # otherwise its containers may still be running
-                undo.callback(lambda: self._undo(record, left))
+                undo.callback(lambda: self._undo(record, begun, left))
             if had != (record.held, record.parts):
                 self.records.write(record)
             self.note_parts(record, before)
-            found = self._parts.make(claim, found, left)
-            record = replace(record, devices=[*unanswered(found), *kept])
+            found = self._parts.make(claim, found, left, begun)
             metadata = self._described.of(claim, found)
             mounts = self.claim_files.mounts(claim.uid, metadata)
             devices, document = self._asking.ask(claim.uid, found, parameters, left, mounts)
@@ -192,23 +195,16 @@ class Preparing:
         self.metrics.events.add("claim prepared", device=_listed(record), detail=str(claim))
         return record.given
 
-    def note_parts(self, *records: Record | None) -> None:
-        """Report the parts that claims have now, if any of ``records`` had or has some."""
-        if any(one is not None and one.parts for one in records):
-            parts = self.made()
-            self._parts.count(parts)
-            self.parts_changed(parts)
-
     def _changed(self) -> None:
         self.metrics.claims_prepared.labels(self.driver).set(len(self.records.all()))
         self.changed()
 
-    def _undo(self, record: Record, left: Callable[[], float]) -> None:
+    def _undo(self, record: Record, begun: Mapping[Key, Part], left: Callable[[], float]) -> None:
         claim = record.claim
         try:
             with _named_errors():
                 self.claim_files.drop(claim.uid)
-                self._parts.unmake(claim, record.parts, left)
+                self._parts.unmake(claim, begun, left)
                 self.records.remove(claim.uid)
         except DevicePluginError as error:  # it is recorded, so its devices stay withheld
             log.warning("claim not released", extra={"claim": str(claim), "error": str(error)})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._config.slices import SHARES
+from deviceplugin._config.slices import PART, SHARES
 from deviceplugin._dra.naming import attribute_names, counted, label, shortened, uncounted
 from deviceplugin.model import Attribute, Device, Version
 from deviceplugin.topology import SYSFS, near_numa_nodes
@@ -83,7 +83,9 @@ class Describer:
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield "id", _string("id", device.id, cuts)
         # Classes select by it, so that of two long names none may look like the other.
-        yield "resource", {"string": shortened(resource, _MAX_BYTES)}
+        on_demand = device.part is not None and device.part.on_demand
+        name = f"{resource}{PART}" if on_demand else resource
+        yield "resource", {"string": shortened(name, _MAX_BYTES)}
         numa = device.topology.numa_nodes if device.topology else ()
         if len(numa) == 1:
             yield "numaNode", {"int": numa[0]}

@@ -25,8 +25,6 @@ _PROBE: Final = "deviceplugin-probe"
 class _Feature:
     """Something in slices that an API server without its feature gate drops, and says nothing."""
 
-    event: str
-    """What is logged if it is dropped."""
     advice: str
     is_in: Callable[[Mapping[str, Any]], object]
     """Returns something if a device in a slice uses it."""
@@ -53,14 +51,12 @@ def _has_groups(device: Mapping[str, Any]) -> bool:
 
 _TAKEN: Final = {"counterSet": "example", "counters": {"example": {"value": "1"}}}
 _SHARES: Final = _Feature(
-    "shares not counted by the cluster",
     "enable the feature gate DRAConsumableCapacity, as Kubernetes 1.36 does",
     has_shares,
     {"allowMultipleAllocations": True, "capacity": {SHARES: counted(2)}},
     if_refused=True,
 )
 _LISTS: Final = _Feature(
-    "lists not kept by the cluster",
     "enable the feature gate DRAListTypeAttributes in API server and scheduler, or remove the "
     "setting list-attributes",
     lists_in,
@@ -68,7 +64,6 @@ _LISTS: Final = _Feature(
     if_refused=False,
 )
 _COUNTERS: Final = _Feature(
-    "parts not counted by the cluster",
     "enable the feature gate DRAPartitionableDevices in API server and scheduler, as Kubernetes "
     "1.36 does: until then no part is made for a claim",
     lambda device: device.get("consumesCounters"),
@@ -77,7 +72,6 @@ _COUNTERS: Final = _Feature(
     of_parts=True,
 )
 _GROUPS: Final = _Feature(
-    "groups of parts not kept by the cluster",
     "enable the feature gate DRADeviceCompatibilityGroups in API server and scheduler, as "
     "Kubernetes 1.37 can: until then no part that has groups is made for a claim",
     _has_groups,
@@ -137,7 +131,14 @@ class ClusterFeatures:
 
     def _is_missing(self, feature: _Feature) -> None:
         self._missing.add(feature)
-        self._problems.say(feature.event, feature.event, advice=feature.advice)
+        event = "lists not kept by the cluster"
+        if feature is _SHARES:
+            event = "shares not counted by the cluster"
+        elif feature is _COUNTERS:
+            event = "parts not counted by the cluster"
+        elif feature is _GROUPS:
+            event = "groups of parts not kept by the cluster"
+        self._problems.say(feature.advice, event, advice=feature.advice)
 
     def _ask(self, feature: _Feature, site: Site) -> None:
         probe = _probe(site, feature.example)

@@ -127,7 +127,7 @@ def _plan(
 
 def _layout(
     entries: Sequence[str], sets: Sequence[str], slots: Mapping[int, Sequence[str]], count: int
-) -> dict[int, Sequence[str]]:
+) -> dict[int, list[str]]:
     """Return the names in each slice by its index, of devices and then of sets of counters."""
     of_devices = {index: names for index, names in slots.items() if index < _SETS}
     of_sets = {index - _SETS: names for index, names in slots.items() if index >= _SETS}

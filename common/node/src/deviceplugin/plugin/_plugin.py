@@ -1,12 +1,11 @@
-"""The class that a plugin author writes."""
+"""The class itself."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from threading import Event
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deviceplugin.model import Allocation, Device
 from deviceplugin.model._device import merged as _merged
@@ -84,11 +83,13 @@ class Plugin(ABC):
     """
 
     made: Mapping[str, str] = MappingProxyType({})
-    """The parts that claims have, by id, each with its identity, empty while it is being made.
+    """The parts that claims have, by id, each with its identity.
 
-    The framework replaces it before the first discovery, before ``make_part``, and after each
-    change. What looks like a part and is not in it was made by somebody else: leave it alone, and
-    let its counters have less.
+    That is empty while a part is being made, and after a reboot, until it is made again: then the
+    part is healthy. The framework replaces it before the first discovery, before ``make_part``, and
+    after each change. ``discover`` must list all of these, whatever the settings are by now. What
+    looks like a part and is not in it was made by somebody else: leave it alone, and let its
+    counters have less.
     """
 
     parameters: type | None = None
@@ -199,6 +200,7 @@ class Plugin(ABC):
 
         Raises:
             AllocationError: It cannot be made, and nothing of it is left. The kubelet tries again.
+            After any other error, ``unmake_part`` is called.
         """
         raise NotImplementedError
 
@@ -290,39 +292,3 @@ class Plugin(ABC):
 
     def stop(self, resource: str) -> None:
         """Undo ``start``, after ``resource`` has been unregistered for good."""
-
-
-class Capabilities(NamedTuple):
-    """Which optional hooks a plugin's class overrides. The others are never called.
-
-    ``allocate`` stands for ``allocate_with``, too. It is an exception: its default is called,
-    without a time limit.
-    """
-
-    allocate: bool
-    prefer: bool
-    pre_start: bool
-    changes: bool
-    released: bool
-    metrics: bool
-    usage: bool
-    make_part: bool
-
-    @staticmethod
-    def of(plugin: Plugin) -> "Capabilities":
-        """Return those of ``plugin``, cached by its class."""
-        return _capabilities(type(plugin))
-
-
-@cache
-def _capabilities(kind: type[Plugin]) -> Capabilities:
-    given = {
-        hook: getattr(kind, hook) is not getattr(Plugin, hook) for hook in Capabilities._fields
-    }
-    given["allocate"] |= kind.allocate_with is not Plugin.allocate_with
-    return Capabilities(**given)
-
-
-def overrides(plugin: Plugin, hook: str) -> bool:
-    """Return whether ``plugin`` overrides ``hook``, which may be any of its methods."""
-    return getattr(type(plugin), hook) is not getattr(Plugin, hook)
