@@ -125,6 +125,19 @@ SMALL: Final = Machine(
     gfx=90402,
 )
 """No machine that anybody has: quick to change, for tests that change it a thousand times."""
+WHOLE: Final = Machine(
+    _at("05", "27", "85"),
+    0x74A1,
+    "AMD Instinct MI300X OAM",
+    1216,
+    192 * _GIB,
+    style=("SPX", "NPS1"),
+    dies=8,
+    slots=8,
+    hives=(1,) * 3,
+    gfx=90402,
+)
+"""GPUs as they are delivered, to be divided."""
 
 
 _XGMI: Final = 11

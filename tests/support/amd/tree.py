@@ -11,6 +11,7 @@
 """
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -19,13 +20,20 @@ from typing import Any, Final
 
 from amd.machines import Card, Machine, Node, write_links, write_properties
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_amd import AmdPlugin, AmdSettings
+from deviceplugin_amd import AmdPlugin, AmdSettings, kfd
 from deviceplugin_amd.handover import Handover
 from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware, renew, target_of
 
 BLOCKS: Final = ("umc", "sdma", "gfx", "mmhub", "pcie_bif")
 _PARTS: Final = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
+_MEMORY: Final = {
+    "SPX": ("NPS1",),
+    "DPX": ("NPS1", "NPS2"),
+    "QPX": ("NPS1", "NPS4"),
+    "CPX": ("NPS1", "NPS4"),
+}
+"""With which memory modes the driver divides MI300X, by ``aqua_vanjaram.c``."""
 
 
 class AmdTree:
@@ -53,6 +61,10 @@ class AmdTree:
         self.cards: dict[str, Card] = {}
         self._xcp, self._high, self._links = xcp, high, links
         self._generation = 1
+        self.writes: list[str] = []
+        """What was written to divide GPUs, such as ``0000:05:00.0 CPX``."""
+        self.errors: list[int] = []
+        """Numbers of errors for the next of them."""
         self.hardware.device("virtual/kfd/kfd", "kfd", node="kfd")
         self.kfd = self.sys / "class/kfd/kfd"
         (self.kfd / "proc").mkdir()
@@ -72,7 +84,7 @@ class AmdTree:
         """Return a plugin that waits for nothing."""
         given = {"state_file": self.root / "health.json", "error_patience": timedelta(), **settings}
         made = AmdSettings(sysfs_dir=self.sys, dev_dir=self.dev, **given)
-        return AmdPlugin(made, self.sysfs, handover, lambda _seconds: None)
+        return AmdPlugin(made, self.sysfs, handover, lambda _seconds: None, self.put)
 
     # What the machine has.
 
@@ -164,6 +176,21 @@ class AmdTree:
         (card.folder / "current_memory_partition").write_text(f"{memory}\n")
         card.parts = min(_PARTS[compute], self.machine.slots)
         self.topology()
+
+    def put(self, path: Path, text: str) -> None:
+        """Take what is written to a GPU's ``current_compute_partition``, as the driver does."""
+        address, mode = path.parent.name, text.strip()
+        self.writes.append(f"{address} {mode}")
+        if self.errors:
+            number = self.errors.pop(0)
+            raise OSError(number, os.strerror(number))
+        memory = (path.parent / "current_memory_partition").read_text().strip()
+        if memory not in _MEMORY[mode]:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        own = [node for node in self.nodes() if node.card.address == address]
+        if any(kfd.users(self.sysfs, node.gpu_id) for node in own):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        self.divide(address, mode, memory)
 
     def vanish(self, address: str) -> None:
         """Take a GPU away."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import deviceplugin as dp
@@ -70,12 +71,13 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
 def _of_one_kind(units: Sequence[Unit], snapshot: Snapshot) -> list[Unit]:
     counts = Counter(_kind(gpu) for gpu in {unit.gpu for unit in units})
     most = min(counts, key=lambda kind: (-counts[kind], kind), default="")
-    for unit in units:
+    others = [unit for unit in units if unit.gpu.address not in snapshot.claimed]
+    for unit in others:
         if (kind := _kind(unit.gpu)) != most:
             snapshot.skipped[unit.gpu.address] = (
                 f"it is {kind}, most are {most}, and resource-naming-strategy is single: use mixed"
             )
-    return [unit for unit in units if _kind(unit.gpu) == most]
+    return [unit for unit in units if _kind(unit.gpu) == most or unit not in others]
 
 
 def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
@@ -89,13 +91,17 @@ def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings)
 
 
 def offers(
-    units: Sequence[Unit], health: Mapping[str, dp.Health], settings: AmdSettings, sysfs: Sysfs
+    units: Sequence[Unit],
+    health: Mapping[str, dp.Health],
+    settings: AmdSettings,
+    sysfs: Sysfs,
+    known: Mapping[str, Mapping[str, int]],
 ) -> Iterator[AdvertisedUnit]:
-    """Yield an offer for each unit, with its health by id."""
+    """Yield an offer for each unit, with its health and ``known`` amounts by id."""
     versions = described.versions(sysfs)
     for unit in units:
         facts = {**described.description(unit), **versions}
-        amounts = described.amounts(unit, sysfs)
+        amounts = known.get(unit.id) or described.amounts(unit, sysfs)
         device = _device(unit, health[unit.id], settings)
         device = replace(device, attributes=facts, capacity=amounts)
         yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)), amounts)
@@ -106,14 +112,21 @@ def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
     return dp.Device(
         unit.id,
         resource=_resource(unit, settings),
-        hardware=[pieces.pci(gpu.address), *(str(settings.dev_dir / one) for one in unit.nodes)],
+        hardware=hardware(unit, settings.dev_dir),
         health=health,
         topology=numa.topology(gpu.numa),
-        nodes=[
-            dp.DeviceNode(str(settings.dev_dir / node), f"/dev/{node}")
-            for node in (KFD_NODE, *unit.nodes)
-        ],
+        nodes=recipe(unit, settings.dev_dir),
     )
+
+
+def hardware(unit: Unit, dev: Path) -> list[str]:
+    """Return the pieces that a unit is: its GPU, and its device nodes."""
+    return [pieces.pci(unit.gpu.address), *(str(dev / node) for node in unit.nodes)]
+
+
+def recipe(unit: Unit, dev: Path) -> list[dp.DeviceNode]:
+    """Return the device nodes that a container with a unit has."""
+    return [dp.DeviceNode(str(dev / node), f"/dev/{node}") for node in (KFD_NODE, *unit.nodes)]
 
 
 def _resource(unit: Unit, settings: AmdSettings) -> str:

@@ -55,6 +55,8 @@ class Gpu:
     """Why ``style`` is from an earlier snapshot; empty if it is not."""
     can_divide: tuple[bool, bool]
     """Whether compute units can be divided, and whether memory can."""
+    modes: tuple[str, ...]
+    """The compute modes that the driver offers; newer kernels leave out what memory forbids."""
 
     @property
     def minor(self) -> int | None:
@@ -99,12 +101,18 @@ def read(sysfs: Sysfs, card: pci.Function, before: Style | None) -> Gpu:
         style=style,
         in_reset=in_reset,
         can_divide=(compute, memory),
+        modes=_offered(card.device.attribute("available_compute_partition")),
     )
 
 
 def is_gpu(card: pci.Function) -> bool:
     """Return whether a PCI function is an AMD GPU, whatever its driver."""
     return card.vendor == VENDOR and card.pci_class.startswith(_DISPLAYS)
+
+
+def _offered(text: str) -> tuple[str, ...]:
+    names = (name.strip() for name in text.lower().split(","))
+    return tuple(name for name in names if _MODES["compute"].fullmatch(name))
 
 
 def _style(sysfs: Sysfs, folder: Path) -> Style:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
@@ -25,6 +25,9 @@ from deviceplugin_amd.snapshot import Reader, Snapshot, Unit
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
+    from deviceplugin_amd.partitions import Partitions
+    from deviceplugin_amd.switch import Put
+
 log = logging.getLogger(__name__)
 
 _SUBSYSTEMS: Final = ("drm", "kfd", "module", "pci", "platform")
@@ -46,9 +49,12 @@ class AmdPlugin(dp.Plugin):
         sysfs: Sysfs | None = None,
         handover: Handover | None = None,
         pause: Callable[[float], object] | None = None,
+        put: "Put | None" = None,
     ) -> None:
         self._settings = settings or AmdSettings()
         self._sysfs = sysfs or Sysfs(self._settings.sysfs_dir)
+        self._pause = pause
+        self._put = put
         self._reader = Reader(self._sysfs, self._settings.dev_dir, pause)
         self._errors = Errors(self._sysfs, self._settings.state_file, self._settings.ignore_errors)
         self._handover = handover or Handover(self._sysfs)
@@ -65,13 +71,17 @@ class AmdPlugin(dp.Plugin):
         self._fabric_of: object = None
         self._placement = Placement(None, ())
         self._verdicts: Mapping[str, Verdict] = {}
+        self._loading = Lock()
+        self._partitions: Partitions | None = None
         self.watch_paths = [self._settings.dev_dir / "dri"]
 
     @override
     def discover(self) -> Iterable[dp.Device]:
         settings = self._settings
         self._generation = kfd.generation(self._sysfs)
+        partitions = self._on_demand()
         found = self._found()
+        claimed = partitions.fold(found) if partitions else ()
         units = advertised.chosen(found, settings)
         self._unused.observe(
             settings.resources,
@@ -79,16 +89,22 @@ class AmdPlugin(dp.Plugin):
             {(str(unit.gpu.style),) for unit in units if unit.number is not None},
         )
         self._verdicts = self._errors.verdicts(found.gpus)
-        health = self._health(found, units)
-        offers = list(advertised.offers(units, health, settings, self._sysfs))
+        health = self._health(found, [*units, *claimed])
+        amounts = partitions.amounts() if partitions else {}
+        offers = list(advertised.offers(units, health, settings, self._sysfs, amounts))
         self._offers = {device.id: one for one in offers for device in one.devices}
+        self._offers |= {one.id: AdvertisedUnit(one, (dp.Device(one.id),), {}) for one in claimed}
         self._measure(found)
         self._placement = Placement(self._fabric, offers, settings.share_policy)
         self.shortfalls = [*advertised.shortfalls(found, settings), *found.topology.problems]
         facts = advertised.labels(offers, self._sysfs) if settings.labels_file else {}
         unwritten = label_file.update(settings.labels_file, facts)
         self._unlabelled.say_all("labels not written", unwritten)
-        return [device for one in offers for device in one.devices]
+        devices = [device for one in offers for device in one.devices]
+        if partitions:
+            self.shortfalls = [*self.shortfalls, *partitions.shortfalls]
+            devices = [one for device in devices for one in partitions.devices(device, health)]
+        return devices
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
@@ -101,6 +117,17 @@ class AmdPlugin(dp.Plugin):
     def released(self, devices: Sequence[dp.Device]) -> None:
         if self._settings.clean_handover:
             self._handover.take_back([device.id for device in devices], self._offers)
+
+    @override
+    def make_part(self, part: dp.Device) -> dp.Device:
+        if partitions := self._on_demand():
+            return partitions.make(part)
+        raise dp.AllocationError("partitions-on-demand is not set", device_ids=[part.id])
+
+    @override
+    def unmake_part(self, part: dp.Device, identity: str) -> None:
+        if partitions := self._on_demand():
+            partitions.unmake(part, identity)
 
     @override
     def prefer(
@@ -131,6 +158,17 @@ class AmdPlugin(dp.Plugin):
         errors.add_metric(["corrected"], sum(one.corrected for one in verdicts))
         errors.add_metric(["uncorrectable"], sum(one.uncorrected for one in verdicts))
         yield errors
+
+    def _on_demand(self) -> "Partitions | None":
+        """Return the partitions for claims; None, and nothing is loaded, if there are none."""
+        with self._loading:
+            if self._partitions is None and (self._settings.partitions_on_demand or self.made):
+                from deviceplugin_amd.partitions import Partitions
+
+                self._partitions = Partitions(
+                    self._settings, self._sysfs, lambda: self.made, self._pause, self._put
+                )
+            return self._partitions
 
     def _is_due(self) -> bool:
         """Return whether something has changed for which the kernel sends no event."""

@@ -11,6 +11,7 @@ from deviceplugin.kit.sharing import COUNT, Policy, check_count
 
 DOMAIN: Final = "amd.com"
 NamingStrategy: TypeAlias = Literal["single", "mixed"]
+Mode: TypeAlias = Literal["DPX", "TPX", "QPX", "CPX"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,9 @@ class AmdSettings(dp.Settings):
     share_policy: Policy = "spread"
     """Which device gives the next share: the one with the fewest shares in use (spread), or the one
     with the most (packed)."""
+    partitions_on_demand: tuple[Mode, ...] = ()
+    """Modes, such as CPX, in which a whole GPU is divided when a claim (DRA) has one of its
+    partitions; after the last one it is whole again. Takes a privileged container."""
     include: tuple[str, ...] = ()
     """GPUs to offer, by default all: patterns of PCI addresses (0000:05:00.0), models (74a1) or
     product names (AMD Instinct MI300X*)."""
@@ -54,5 +58,9 @@ class AmdSettings(dp.Settings):
     """Directory of device nodes."""
 
     def __post_init__(self) -> None:
-        """Check the number of shares."""
+        """Check the number of shares, and what partitions on demand need."""
         check_count(self.shares)
+        if self.partitions_on_demand and self.shares > 1:
+            raise dp.ConfigError(f"shares: {self.shares} and partitions-on-demand: use one of them")
+        if self.partitions_on_demand and self.state_file is None:
+            raise dp.ConfigError("state-file: partitions-on-demand needs one, below /run")

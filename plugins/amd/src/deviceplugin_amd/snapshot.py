@@ -16,9 +16,9 @@ from deviceplugin_amd.gpus import WHOLE, Gpu, Style
 
 _PARTITION: Final = re.compile("amdgpu_xcp[._][0-9]+")
 """The devices of a GPU's partitions except the first, on newer and on older kernels."""
-_SMALLEST: Final = "cpx"
+SMALLEST: Final = "cpx"
 """Each partition is one die of compute units (XCC); how many there are depends on the model."""
-_PARTS: Final = {WHOLE: 1, "dpx": 2, "tpx": 3, "qpx": 4}
+PARTS: Final = {WHOLE: 1, "dpx": 2, "tpx": 3, "qpx": 4}
 _MANY: Final = 16
 """As many partitions as KFD can number."""
 _QUIET: Final = 0.1
@@ -68,6 +68,8 @@ class Snapshot:
     topology: kfd.Topology = field(default_factory=kfd.Topology)
     skipped: dict[str, str] = field(default_factory=dict)
     """Why GPUs, or some of their partitions, are not advertised, by PCI address."""
+    claimed: set[str] = field(default_factory=set)
+    """GPUs of which claims have partitions, by PCI address."""
     waiting: list[pci.Function] = field(default_factory=list)
     """GPUs that no driver is bound to; virtual functions wait for virtual machines."""
     foreign: list[pci.Function] = field(default_factory=list)
@@ -80,8 +82,7 @@ class Reader:
     def __init__(
         self, sysfs: Sysfs, dev: Path, pause: Callable[[float], object] | None = None
     ) -> None:
-        self._sysfs = sysfs
-        self._dev = dev
+        self.sysfs, self.dev = self._sysfs, self._dev = sysfs, dev
         self._pause = pause or Event().wait
         self._styles: dict[str, Style] = {}
         self._names: dict[tuple[str, str], str] = {}
@@ -172,7 +173,7 @@ class _Units:
             if why := self._inconsistency(gpu, nodes):
                 self._found.skipped[gpu.address] = why
             elif gpu.style.is_whole:
-                yield self._unit(gpu, gpu.minor, None)
+                yield unit(self._found, self._dev, gpu, gpu.minor)
             else:
                 yield from self._parts(gpu, nodes)
 
@@ -198,9 +199,9 @@ class _Units:
         if not (nodes or gpu.style.is_whole):
             why = topology.refused or next(iter(topology.problems), "KFD has no node for it")
             return f"its partitions ({gpu.style}) are not known: {why}"
-        least, most = _PARTS.get(compute, 2), _PARTS.get(compute, _MANY)
+        least, most = PARTS.get(compute, 2), PARTS.get(compute, _MANY)
         few = len(nodes) < least and topology.is_complete and not gpu.style.is_whole
-        small = compute == _SMALLEST and any(node.get("num_xcc") > 1 for node in nodes)
+        small = compute == SMALLEST and any(node.get("num_xcc") > 1 for node in nodes)
         beyond = len(nodes) > most or any(node.partition >= most for node in nodes)
         if few or small or beyond:
             return f"it is {gpu.style}, and its KFD nodes are {len(nodes)} of another style"
@@ -214,12 +215,15 @@ class _Units:
             elif node.minor not in self._found.nodes:
                 self._found.skipped[gpu.address] = f"no DRM device has renderD{node.minor}"
             else:
-                yield self._unit(gpu, node.minor, node.partition)
+                yield unit(self._found, self._dev, gpu, node.minor, node.partition)
 
-    def _unit(self, gpu: Gpu, minor: int | None, number: int | None) -> Unit:
-        if minor is None:
-            return Unit(gpu, (), None, number, "it has no render node")
-        why = self._found.nodes[minor].absences(self._dev)
-        there = tuple(name for name in why if not why[name])
-        node = self._found.topology.nodes.get(minor)
-        return Unit(gpu, there, node, number, why[f"dri/renderD{minor}"])
+
+def unit(
+    found: Snapshot, dev: Path, gpu: Gpu, minor: int | None, number: int | None = None
+) -> Unit:
+    """Return a GPU, or the partition with a number, by its render node."""
+    if minor is None:
+        return Unit(gpu, (), None, number, "it has no render node")
+    why = found.nodes[minor].absences(dev)
+    there = tuple(name for name in why if not why[name])
+    return Unit(gpu, there, found.topology.nodes.get(minor), number, why[f"dri/renderD{minor}"])
