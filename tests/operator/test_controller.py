@@ -392,6 +392,31 @@ def test_a_server_that_is_away_is_waited_for(operator: Managed) -> None:
     operator.wait(lambda: operator.fleet.is_ready("sim"))
 
 
+@pytest.mark.slow
+def test_what_a_store_has_that_was_restored_from_a_backup_is_believed(operator: Managed) -> None:
+    operator.install()
+    store = operator.fleet.store
+    with store.changed:
+        objects, version = (
+            {kind: dict(found) for kind, found in store._objects.items()},
+            store.version,
+        )
+    operator.install({"number-devices": 5})
+    for number in range(300):  # so that it does not come to these versions again
+        operator.fleet.label("node-0", zone=f"lost-{number}")
+    controller = operator.controller
+    assert controller is not None
+    operator.wait(lambda: controller.fleet.matching({"zone": "lost-299"}))
+    with store.changed:
+        store._objects = objects
+        del store._history[version - store._forgotten :]
+    operator.fleet.answering.cut_watches()
+    operator.wait(lambda: not controller.fleet.matching({"zone": "lost-299"}))
+    operator.install({"number-devices": 7})
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 21/21")
+    assert store.version < version + 300
+
+
 def test_an_operator_that_cannot_list_or_has_lost_a_thread_says_so(
     operator: Managed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,10 +129,12 @@ def test_many_nodes_are_listed_once_and_then_a_watch_shows_them_and_proves_it(
     eventually(lambda: fleet.matching({"zone": "a"}))
     assert 2 == len(changes)
     fleet.refresh()
-    assert 2 + 1 == many.count["GET nodes"]
+    assert (2 + 1, 1) == (many.count["GET nodes"], many.count["watch nodes"])
     labelled(many, zone="a")  # as before: a heartbeat
+    many._next()  # somebody has written an object of another kind, as always in a cluster
     fleet.refresh()
     assert (2 + 2, 2) == (many.count["GET nodes"], len(changes))
+    assert 2 == many.count["watch nodes"]
     monkeypatch.setattr("deviceplugin_operator.watched._LAG", 0.01)
     many.is_silent = True
     labelled(many, zone="b")
@@ -147,6 +149,31 @@ def test_many_nodes_are_listed_once_and_then_a_watch_shows_them_and_proves_it(
     many.kept["nodes"].put(many._next(), {"metadata": {"name": node.name}}, "DELETED")
     fleet.look_at([node.name])
     eventually(lambda: len(fleet.nodes()) == 149)
+    fleet.stop()
+
+
+def test_many_nodes_of_a_store_that_was_restored_are_as_they_are_there(
+    many: bulk.BulkAnswering, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says nothing to a watch from a version that it has not come to again."""
+    nodes, fleet = many.kept["nodes"], Fleet(ApiServer(many.fleet.url))
+    fleet.refresh()
+    eventually(lambda: many.count["watch nodes"])
+    before, there, shown = many._version, dict(nodes.found), len(nodes.events)
+    for number in range(300):
+        labelled(many, zone=f"lost-{number}")
+    eventually(lambda: fleet.matching({"zone": "lost-299"}))
+    with many.changed:
+        many._version, nodes.found = before, there
+        del nodes.events[shown:]
+    labelled(many, zone="a")
+    fleet.refresh()
+    assert 1 == len(fleet.matching({"zone": "a"}))
+    eventually(lambda: many.count["watch nodes"] == 2)
+    labelled(many, zone="b")
+    eventually(lambda: fleet.matching({"zone": "b"}))
+    said = [one for one in caplog.records if "older state" in one.message]
+    assert ["/api/v1/nodes"] == [one.path for one in said]  # type: ignore[attr-defined]
     fleet.stop()
 
 
@@ -165,6 +192,11 @@ def test_a_pod_that_was_deleted_is_leaving_whatever_a_watch_still_shows(
     many._pod("m")
     eventually(lambda: {"n": False, "m": False} == leaving(cluster.pods("a", "")))
     assert {} == cluster.pods("b", "")
+    many.is_silent = True
+    pod = cluster.pods("a", "")["m"]
+    many._replace(pod.name)  # somebody else has deleted it
+    cluster.delete_pod(pod)
+    assert cluster.pods("a", "")["m"].leaving
     cluster.stop()
 
 

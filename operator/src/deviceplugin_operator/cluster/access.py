@@ -245,8 +245,9 @@ class Cluster:
 
     def delete_pod(self, pod: Pod) -> None:
         """Delete a pod, so that the DaemonSet creates another one."""
-        with _about(_PODS, pod.name), suppress(NotFoundError, ConflictError):
-            self._api.delete(self._path(_PODS, pod.name), uid=pod.uid)
+        with _about(_PODS, pod.name):
+            with suppress(NotFoundError, ConflictError):  # it is gone, and a watch is late
+                self._api.delete(self._path(_PODS, pod.name), uid=pod.uid)
             self._deleted.add(pod.uid)
 
     def prune(self, owner: Object, profile: str, keep: set[str]) -> None:

@@ -34,7 +34,8 @@ _PATIENCE: Final = 3
 class _Known(NamedTuple):
     """What an object asks for, or why it is invalid."""
 
-    generation: int
+    asked: tuple[int, object]
+    """Its generation and its spec: where a backup is restored, generations come again."""
     wanted: Wanted | dp.ConfigError
     since: float
 
@@ -123,14 +124,14 @@ class Reconciler:
 
     def _read(self, owner: Object) -> Wanted | dp.ConfigError:
         """Return what an object asks for, or why it is invalid."""
-        uid, generation = owner["metadata"]["uid"], owner["metadata"]["generation"]
+        uid, asked = owner["metadata"]["uid"], (owner["metadata"]["generation"], owner.get("spec"))
         known = self._known.get(uid)
-        if known is None or known.generation != generation:
+        if known is None or known.asked != asked:
             try:
                 found: Wanted | dp.ConfigError = specification.read(owner)
             except dp.ConfigError as error:
                 found = error
-            known = _Known(generation, found, time.monotonic())
+            known = _Known(asked, found, time.monotonic())
             there = {one["metadata"]["uid"] for one in self._seen.owners()}
             kept = {key: one for key, one in self._known.items() if key in there}
             self._known = {**kept, uid: known}
