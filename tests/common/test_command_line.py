@@ -33,6 +33,7 @@ def run(*words: str, error: BaseException | None = None) -> int:
         (None, 0, []),
         (ConfigError("size: none\ndepth: none"), 2, ["size: none", "depth: none"]),
         (OSError("no disk"), 1, ["no disk"]),
+        (OSError(28, "No space", "/a"), 1, ["cannot write: /a: No space"]),
         (KeyboardInterrupt(), 130, []),
     ],
 )
@@ -55,6 +56,16 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
         process.stdout.close()
         _, told = process.communicate(timeout=PATIENCE)
     assert (1, "") == (process.returncode, told)
+
+
+@pytest.mark.parametrize("command", ["conformance --list", "doctor --only=versions --verbose"])
+def test_a_full_disk_is_an_error_of_one_line(command: str) -> None:
+    words = [sys.executable, "-m", "deviceplugin", *command.split()]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert 1 == done.returncode
+    assert done.stderr.endswith(": cannot write: [Errno 28] No space left on device\n")
+    assert 1 == done.stderr.count("\n")
 
 
 @pytest.mark.parametrize(
