@@ -64,8 +64,8 @@ class Reconciler:
         self._rolling = Rolling(cluster, fleet, notify, self._timing)
         self._settling: dict[str, float] = {}
         """By object: until when its nodes may still report other devices."""
-        self._failures: dict[str, int] = {}
-        """By object: how many attempts in a row have failed."""
+        self._failures: dict[str, list[float]] = {}
+        """By object: when the first few attempts in a row have failed."""
         self._known: dict[str, _Known] = {}
         """By UID of the object."""
 
@@ -78,12 +78,14 @@ class Reconciler:
         if owner is None or "deletionTimestamp" in owner["metadata"]:
             self._failures.pop(name, None)
             return None  # what was made for it goes with it
+        failed = self._failures.get(name, [])
+        self._rolling.away = self._timing.now() - failed[0] if failed else 0.0
         try:
             after = self._next(owner)
         except ApiServerError as error:
-            self._failures[name] = self._failures.get(name, 0) + 1
+            self._failures[name] = failed = [*failed, self._timing.now()][:_PATIENCE]
             refused = isinstance(error, InvalidError | ForbiddenError)
-            if refused or self._failures[name] >= _PATIENCE:
+            if refused or len(failed) >= _PATIENCE:
                 with suppress(ApiServerError):
                     self._stuck(self._cluster.fresh(owner), error, keep=refused)
             raise
