@@ -1,7 +1,7 @@
 """What the operator knows of its objects, and watches that miss changes."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from deviceplugin.apiserver import Page
@@ -48,7 +48,7 @@ class Seen:
             del self._objects[kind][metadata["name"]]
             return True
 
-    def take_all(self, kind: str, listed: Page, before: Mapping[str, Object]) -> list[Object]:
+    def take_all(self, kind: str, listed: Page, before: dict[str, Object]) -> list[Object]:
         """Take in a complete list, and return the objects that are new, changed or gone.
 
         ``before`` is what was known when it was asked for. What has not changed since is as listed,
@@ -73,7 +73,7 @@ class Seen:
         with self._lock:
             return self._objects[kind].get(name)
 
-    def known(self, kind: str) -> Mapping[str, Object]:
+    def known(self, kind: str) -> dict[str, Object]:
         """Return all objects of a kind by name."""
         with self._lock:
             return dict(self._objects[kind])

@@ -133,7 +133,7 @@ class ApiServer:
         Raises:
             GoneError: The server has forgotten ``version``, after which events are asked for.
         """
-        more = {"watch": True, "timeoutSeconds": 1, "resourceVersion": version}
+        more: Query = {"watch": True, "timeoutSeconds": 1, "resourceVersion": version}
         limit, deadline = Timeout(total=self._timeout), self._clock.now() + self._timeout
         answer = self._open("GET", path, {**query, **more}, None, _JSON, limit)
         lines = self._read(answer, MAX_ANSWER, deadline).splitlines()
