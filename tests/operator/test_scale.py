@@ -5,15 +5,20 @@ import logging
 import math
 import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from cluster.kinds import RESOURCE_SLICE, Object
-from deviceplugin.apiserver import ApiServer
+from cluster.real_api_server import running as real_server
+from cluster.real_api_server import why_not
+from deviceplugin.apiserver import Account, ApiServer
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.crd.specification import read
-from deviceplugin_operator.fleet import Fleet
+from deviceplugin_operator.fleet import NODES, Fleet
 from deviceplugin_operator.names import ROLLOUT
 from deviceplugin_operator.observed import Seen
 from deviceplugin_operator.reconciling.judge import Judge, Timing
@@ -175,6 +180,48 @@ def test_many_nodes_of_a_store_that_was_restored_are_as_they_are_there(
     said = [one for one in caplog.records if "older state" in one.message]
     assert ["/api/v1/nodes"] == [one.path for one in said]  # type: ignore[attr-defined]
     fleet.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+@pytest.mark.xdist_group("real-api-server")
+def test_a_real_server_proves_what_a_watch_shows_and_a_restored_one_is_believed(
+    tmp_path: Path,
+) -> None:
+    """A lease makes the version of each list newer, and leaves nodes as they are."""
+    asked: list[str] = []
+
+    class Counted(ApiServer):
+        @override
+        def _open(self, method: str, path: str, query: Any, *rest: Any) -> Any:
+            asked.append("watch" if "watch" in query else f"list {query['limit']}")
+            return super()._open(method, path, query, *rest)
+
+    with real_server(tmp_path) as server:
+        for number in range(150):
+            server.admin.create(NODES, {"metadata": {"name": f"n{number}"}})
+        fleet = Fleet(Counted(server.url, Account(server.account("operator", "admin-token"))))
+        fleet.refresh()
+        place = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        server.admin.create(place, {"metadata": {"name": "a"}})
+        eventually(lambda: "watch" in asked)
+        asked.clear()
+        fleet.refresh()
+        assert ["list 1", "watch"] == asked
+
+        server.back_up()
+        for zone in range(30):
+            labels = {"metadata": {"labels": {"zone": f"lost-{zone}"}}}
+            server.admin.merge(f"{NODES}/n1", labels)
+        eventually(lambda: fleet.matching({"zone": "lost-29"}))
+        server.restore()
+        server.admin.merge(f"{NODES}/n2", {"metadata": {"labels": {"zone": "b"}}})
+        eventually(lambda: fleet.matching({"zone": "b"}) and not fleet.matching(LOST))
+        fleet.stop()
+
+
+LOST = {"zone": "lost-29"}
 
 
 def test_a_pod_that_was_deleted_is_leaving_whatever_a_watch_still_shows(
