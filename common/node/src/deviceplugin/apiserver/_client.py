@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -140,7 +141,7 @@ class ApiServer:
         events = [one for one in map(_parsed, lines) if isinstance(one, dict)]
         for one in events:
             if one.get("type") == "ERROR":
-                raise GoneError(f"{self.url}{path}: {one.get('object')}"[:300])
+                raise error_of(HTTPStatus.GONE, one.get("object"))
         return events
 
     def create(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
