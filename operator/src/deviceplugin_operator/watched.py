@@ -109,7 +109,7 @@ class Watched(Generic[_T]):
         before = self._newest()
         # The version of a list is that of all kinds together: it says nothing about these alone.
         listed = _number(next(self._api.pages(self._path, self._query, 1)).version)
-        if listed <= before:
+        if not before or listed <= before:
             return listed == before
         try:
             newer = self._api.changes(self._path, self._query, str(before))
