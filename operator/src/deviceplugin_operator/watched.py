@@ -106,11 +106,13 @@ class Watched(Generic[_T]):
 
     def _is_current(self) -> bool:
         """Return whether the watch shows what a list and another watch do."""
-        before = self._newest()
+        newest, before = self._newest(), self._version
         # The version of a list is that of all kinds together: it says nothing about these alone.
         listed = _number(next(self._api.pages(self._path, self._query, 1)).version)
-        if not before or listed <= before:
-            return listed == before
+        if not before or listed < newest:
+            return False
+        if listed == before:
+            return True
         try:
             newer = self._api.changes(self._path, self._query, str(before))
             newest = max((_number(_version(one)) for one in newer), default=before)
