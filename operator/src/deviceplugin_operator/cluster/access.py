@@ -239,8 +239,7 @@ class Cluster:
         found: dict[str, Pod] = {}
         for node, of, pod in shown:
             if node and of == (owner, profile) and (node not in found or found[node].leaving):
-                leaving = pod.leaving or pod.uid in self._deleted
-                found[node] = replace(pod, leaving=leaving)
+                found[node] = replace(pod, leaving=pod.leaving or pod.uid in self._deleted)
         return found
 
     def delete_pod(self, pod: Pod) -> None:
