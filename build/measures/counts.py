@@ -246,6 +246,8 @@ def main(words: Sequence[str]) -> int:
     saved = json.loads(BASELINE.read_text())
     now = comparable(now, saved["python"])
     grew, others = differences(saved["counts"], now)
+    if lost := sorted(saved["counts"].keys() - now.keys()):
+        print(f"not counted now: {', '.join(lost)}")
     print("\n".join([*others, *grew]) or "as in the baseline")
     if others and not grew:
         print(f"renew the baseline, so that it cannot grow back unnoticed: {RENEW}")

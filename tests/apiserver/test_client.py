@@ -85,6 +85,20 @@ def test_a_list_is_read_in_pages(script: Script) -> None:
     assert ([], "1") == api.list("/api/v1/nodes")
 
 
+def test_what_has_changed_since_a_version_is_what_a_watch_of_a_second_says(script: Script) -> None:
+    event = {"type": "MODIFIED", "object": NODE}
+    gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+    texts = "", f"{json.dumps(event)}\n\n5\nno json\n{json.dumps(event)}\n", json.dumps(gone)
+    script.answers.extend(Answer(text=one) for one in texts)
+    api, asked = ApiServer(script.url), ("/api/v1/nodes", {"fieldSelector": "x"}, "7")
+    assert [] == api.changes(*asked)
+    assert [event, event] == api.changes(*asked)
+    with pytest.raises(GoneError, match="410: too old"):
+        api.changes(*asked)
+    query = {"watch": "true", "timeoutSeconds": "1", "resourceVersion": "7", "fieldSelector": "x"}
+    assert ("GET", "/api/v1/nodes", query, None) == sent(script)
+
+
 def test_a_list_that_the_server_forgets_half_way_is_read_at_once(script: Script) -> None:
     script.answers += [listed("a", more="t1"), Answer(410, "too old"), listed("a", "b", "c")]
     assert ["a", "b", "c"] == names(ApiServer(script.url).list("/api/v1/nodes").items)

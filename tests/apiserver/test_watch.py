@@ -242,11 +242,59 @@ def test_a_silent_watch_is_resumed_where_it_was_and_nothing_is_wrong(script: Scr
 
 def test_a_watch_that_lasted_is_resumed_at_once_however_often(watching: Watching) -> None:
     stream = watching.begin(listed(version="5"))
-    for _ in range(5):
+    for number in range(6, 11):
+        stream.send(line("BOOKMARK", node("", number)))
         watching.clock.advance(600)
         stream.end()
         stream = watching.stream()
     assert 3000 == watching.clock.now()
+    assert [None, *"5678", "9", "10"] == watching.asked()
+    stream.end()
+
+
+def test_a_watch_that_never_said_anything_is_listed_anew_also_if_that_is_older(
+    watching: Watching,
+) -> None:
+    """So is one of a server whose store was restored from a backup."""
+    stream = watching.begin(listed(node("a", 96), version="96"))
+    assert ["a"] == watching.told()
+    away = Answer(status=500)
+    watching.lists += [away, listed(node("b", 60), version="60")]
+    watching.clock.advance(600)
+    stream.end()
+    assert "500" in str(watching.errors.get(timeout=PATIENCE))
+    watching.clock.skip_wait()
+    assert ["b"] == watching.told()
+    watching.stream().end()
+    assert [None, "96", None, None, "60"] == watching.asked()
+
+
+@pytest.mark.parametrize(("version", "lists"), [("60", ["60", "60"]), ("97", ["97"])])
+def test_a_careful_watch_that_broke_asks_whether_the_server_has_an_older_state(
+    script: Script, version: str, lists: list[str]
+) -> None:
+    watching = Watching(script, is_careful=True)
+    watching.headers = {"Content-Length": "100000"}
+    watching.begin(listed(node("a", 96), version="96")).end()
+    watching.lists += [listed(node("b", 60), version=one) for one in lists]
+    watching.clock.skip_wait()
+    stream = watching.stream()
+    watching.watch.stop()
+    stream.end()
+    watching.thread.join(PATIENCE)
+    is_older = version == "60"
+    assert ["a"] + ["b"] * is_older == [one for _ in range(1 + is_older) for one in watching.told()]
+    assert [None, "96", *[None] * len(lists), "60" if is_older else "96"] == watching.asked()
+    assert watching.errors.empty()
+
+
+def test_a_watch_can_be_asked_to_list_anew(watching: Watching) -> None:
+    stream = watching.begin(listed(node("a", 96), version="96"))
+    watching.lists.append(listed(node("b", 60), version="60"))
+    watching.watch.again()
+    stream.send(line("BOOKMARK", node("", 97)))
+    watching.clock.skip_wait()
+    assert (["a"], ["b"]) == (watching.told(), watching.told())
     stream.end()
 
 

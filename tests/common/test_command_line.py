@@ -12,7 +12,11 @@ from deviceplugin.tools import _command_line as _tool
 from patience import PATIENCE
 
 
-def run(*words: str, error: BaseException | None = None) -> int:
+def run(
+    *words: str,
+    error: BaseException | None = None,
+    failures: tuple[type[Exception], ...] = (OSError,),
+) -> int:
     """Run a command that needs ``--size N`` and does nothing, or raises ``error``."""
     parser = _tool.parser("measure", "Measures.", "examples:\n  deviceplugin measure --size 2")
     parser.add_argument("--size", type=int, required=True)
@@ -24,7 +28,7 @@ def run(*words: str, error: BaseException | None = None) -> int:
             raise error
         return 0
 
-    return _tool.run(parser, words, act, (OSError,))
+    return _tool.run(parser, words, act, failures)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,7 @@ def run(*words: str, error: BaseException | None = None) -> int:
         (None, 0, []),
         (ConfigError("size: none\ndepth: none"), 2, ["size: none", "depth: none"]),
         (OSError("no disk"), 1, ["no disk"]),
+        (OSError(28, "No space", "/a"), 1, ["cannot write: /a: No space"]),
         (KeyboardInterrupt(), 130, []),
     ],
 )
@@ -42,8 +47,9 @@ def test_how_a_command_ends_is_its_status(
     assert status == run("--size=2", error=error)
     expected = [f"deviceplugin measure: {line}" for line in told]
     assert expected == capsys.readouterr().err.splitlines()
-    with pytest.raises(ZeroDivisionError):
-        run("--size=2", error=ZeroDivisionError())
+    for wrong in (ZeroDivisionError(), FileNotFoundError()):
+        with pytest.raises(type(wrong)):
+            run("--size=2", error=wrong, failures=())
 
 
 def test_whoever_has_seen_enough_is_no_error() -> None:
@@ -55,6 +61,16 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
         process.stdout.close()
         _, told = process.communicate(timeout=PATIENCE)
     assert (1, "") == (process.returncode, told)
+
+
+@pytest.mark.parametrize("command", ["conformance --list", "doctor --only=versions --verbose"])
+def test_a_full_disk_is_an_error_of_one_line(command: str) -> None:
+    words = [sys.executable, "-m", "deviceplugin", *command.split()]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert 1 == done.returncode
+    assert done.stderr.endswith(": cannot write: [Errno 28] No space left on device\n")
+    assert 1 == done.stderr.count("\n")
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,22 @@ def test_a_binding_follows_its_account_into_another_namespace(
         assert expected == subject
 
 
+def test_components_are_in_the_namespace_of_the_plugin_without_one_of_their_own(
+    tmp_path: Path,
+) -> None:
+    components = ("dra", "events", "evict", "node-annotation", "node-labels", "startup-taint")
+    place = overlay(tmp_path, "gpu", *components) / "kustomization.yaml"
+    given = json.loads(place.read_text())
+    del given["namespace"]
+    place.write_text(json.dumps(given))
+    for manifests in renderings(tmp_path):
+        ours = ("NetworkPolicy", "Deployment", "Role", "RoleBinding")
+        placed = [one for one in manifests if one["kind"] in ours]
+        subjects = [s for one in of_kinds(manifests, "RoleBinding") for s in one["subjects"]]
+        found = {one.get("namespace") for one in [*subjects, *(one["metadata"] for one in placed)]}
+        assert {"gpu-device-plugin"} == found
+
+
 def test_evicting_has_to_be_asked_for(tmp_path: Path) -> None:
     (found,) = _single(render(overlay(tmp_path, "gpu", "evict")))["template"]["spec"]["containers"]
     labels = "app.kubernetes.io/component=device-plugin,app.kubernetes.io/name=gpu-device-plugin"

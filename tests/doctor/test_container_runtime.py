@@ -419,8 +419,18 @@ IS_CRIO = {"etc/crio/crio.conf.d/a": CRIO}
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, ["ok: is not CRI-O"]),
-        ({MAIN: NVIDIA, **IS_CRIO}, ["ok: is not CRI-O"]),
+        ({}, ["ok: is not visible here, nor whether it is CRI-O"]),
+        ({MAIN: NVIDIA}, ["ok: is not CRI-O"]),
+        ({MAIN: NVIDIA, **IS_CRIO}, ["unknown: there are files of containerd, and of CRI-O"]),
+        ({**IS_CRIO, "run/containerd/containerd.sock": ""}, ["unknown: there are files"]),
+        ({MAIN: NVIDIA, "run/crio/crio.sock": ""}, ["unknown: there are files of containerd"]),
+        ({"run/crio/crio.sock": ""}, ["unknown: ", "unknown: ", "warning: /etc/c", "ok: starts"]),
+        ({"run/cri-dockerd.sock": "", MAIN: NVIDIA, **IS_CRIO}, ["ok: is not CRI-O"]),
+        (
+            {MAIN: NVIDIA, **IS_CRIO, "var/lib/kubelet/config.yaml":
+             "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock"},
+            ["ok: is not CRI-O"],
+        ),
         (IS_CRIO, ["warning: /etc/containers/registries.conf does not have any", "ok: starts"]),
         ({**IS_CRIO, REGISTRIES: SEARCH}, ["ok: looks for images without", "ok: starts"]),
         (

@@ -224,6 +224,15 @@ def test_objects_of_the_operator_that_are_not_ready_are_listed(script: Script, r
     ] == out.split("\n\n")[2].splitlines()
 
 
+def test_no_name_of_a_resource_commands_a_terminal(script: Script, run: Run) -> None:
+    odd = node("n", gpu=(1, 1))
+    odd["status"]["capacity"]["a.b/\x1b[2J"] = "1"
+    script.otherwise = having([odd])
+    _, out, _ = run()
+    assert "\na.b/?[2J: 0 of 1 healthy" in out
+    assert "\x1b" not in out
+
+
 READY = "whether DevicePlugin objects are ready: "
 HELD = "how many devices are held: "
 TOO_OLD = "the API server answers 410: too old"

@@ -1,7 +1,8 @@
 """Long lists from an API server that is busy, forgetful or slow."""
 
 import io
-import shutil
+import os
+import termios
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -63,7 +64,22 @@ def test_a_list_comes_in_pages_and_soon_a_terminal_shows_how_far_it_is(
     progress.show("nodes", 500, None)
     shown = out.getvalue().rpartition(clear)[2]
     assert shown.startswith("reading nodes: 500: 7 of 8 example.com/gpu healthyxx")
-    assert len(shown) < shutil.get_terminal_size().columns
+    assert 79 == len(shown)
+
+
+def test_a_line_that_is_replaced_fits_its_terminal_wherever_the_output_goes() -> None:
+    master, slave = os.openpty()
+    clock = HeldClock()
+    with open(slave, "w") as out:  # noqa: PTH123
+        progress = Progress(out, clock)
+        progress.found = lambda: "x" * 300
+        clock.advance(1)
+        progress.show("nodes", 1, None)
+        usual = os.read(master, 1000)
+        termios.tcsetwinsize(slave, (24, 40))
+        progress.show("nodes", 1, None)
+        assert [79, 39] == [len(one) - len("\r\x1b[K") for one in (usual, os.read(master, 1000))]
+    os.close(master)
 
 
 def test_a_list_that_is_forgotten_half_way_is_started_again_and_nothing_counts_twice(

@@ -7,6 +7,7 @@ import pytest
 
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, NODE, POD, Object
 from deviceplugin_operator import names
+from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.observed import OWNERS
 from deviceplugin_operator.rollout import desired
 from operators.fleet_cluster import SPACE
@@ -390,6 +391,55 @@ def test_a_server_that_is_away_is_waited_for(operator: Managed) -> None:
     assert before == operator.fleet.uids()
     operator.fleet.away.clear()
     operator.wait(lambda: operator.fleet.is_ready("sim"))
+
+
+@pytest.mark.slow
+def test_what_a_store_has_that_was_restored_from_a_backup_is_believed(operator: Managed) -> None:
+    operator.install()
+    store = operator.fleet.store
+    with store.changed:
+        objects, version = (
+            {kind: dict(found) for kind, found in store._objects.items()},
+            store.version,
+        )
+    operator.install({"number-devices": 5})
+    for number in range(300):  # so that it does not come to these versions again
+        operator.fleet.label("node-0", zone=f"lost-{number}")
+    controller = operator.controller
+    assert controller is not None
+    operator.wait(lambda: controller.fleet.matching({"zone": "lost-299"}))
+    with store.changed:
+        store._objects = objects
+        del store._history[version - store._forgotten :]
+    operator.fleet.answering.cut_watches()
+    operator.wait(lambda: not controller.fleet.matching({"zone": "lost-299"}))
+    operator.install({"number-devices": 7})
+    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 21/21")
+    assert store.version < version + 300
+
+
+@pytest.mark.slow
+def test_the_time_without_a_server_does_not_count_against_a_node(operator: Managed) -> None:
+    """No kubelet can report meanwhile, and each needs a moment afterwards."""
+    operator.install()
+    operator.fleet.behave = lambda _node, _config: Life(ready=False, said="starts")
+    operator.apply({"number-devices": 5})
+    operator.wait(lambda: operator.fleet.deleted)
+
+    def since() -> float:
+        return progress_note.read(operator.fleet.daemon_set("dp-sim")).taken["node-0"].since
+
+    before, controller = since(), operator.controller
+    assert controller is not None
+    operator.fleet.away.set()
+    operator.wait(lambda: "sim" in controller._failing)
+    operator.ahead += 5 * DEADLINE
+    operator.fleet.away.clear()
+    operator.wait(lambda: since() > before + 4 * DEADLINE)
+    assert "False" == operator.fleet.condition("sim", "Degraded")[0]
+    assert ["node-0"] == operator.fleet.deleted
+    operator.pass_deadline()
+    operator.wait_for("RolloutFailed", "Degraded")
 
 
 def test_an_operator_that_cannot_list_or_has_lost_a_thread_says_so(

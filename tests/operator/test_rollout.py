@@ -297,7 +297,7 @@ def test_without_nodes_nothing_is_known_of_a_revision() -> None:
         *("", "[]", "{", '{"groups": [{"nodes": "n"}]}', '{"groups": [1]}', "null"),
         '{"groups": [{"nodes": ["n"], "since": "a", "before": {}, "well": true, "ready": 0}]}',
         '{"groups": [{"nodes": ["n"], "since": 0, "before": [], "well": true, "ready": 0}]}',
-        '{"generation": []}',
+        *('{"generation": []}', '{"generation": 1e999}', "[" * 100_000),
     ],
 )
 def test_a_note_that_is_not_ours_says_nothing(text: str) -> None:
@@ -306,8 +306,11 @@ def test_a_note_that_is_not_ours_says_nothing(text: str) -> None:
 
 
 def test_of_a_note_with_other_types_nothing_ends_the_operator() -> None:
-    text = '{"target": ["a"], "good": {"b": 1}, "restoring": "x", "resources": [[1]]}'
+    taken = '{"nodes": ["n", 1, null], "since": 0, "before": {}, "well": true, "ready": 0}'
+    text = '{"target": ["a"], "good": {"b": 1}, "restoring": "x", "resources": [[1]], "groups": ['
+    text += f"{taken}]}}"
     metadata = {"annotations": {"deviceplugin.dev/rollout": text}}
     found = progress_note.read({"metadata": metadata})
     assert {str, bool, int, tuple, dict} == {type(one) for one in vars(found).values()}
+    assert '["1", "None", "n"]' in progress_note.written(found)
     assert "Done" == next_step([], Rollout(), found, 100.0, SETTLE).state

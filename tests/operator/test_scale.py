@@ -5,15 +5,20 @@ import logging
 import math
 import random
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from cluster.kinds import RESOURCE_SLICE, Object
-from deviceplugin.apiserver import ApiServer
+from cluster.real_api_server import running as real_server
+from cluster.real_api_server import why_not
+from deviceplugin.apiserver import Account, ApiServer
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.crd.specification import read
-from deviceplugin_operator.fleet import Fleet
+from deviceplugin_operator.fleet import NODES, Fleet
 from deviceplugin_operator.names import ROLLOUT
 from deviceplugin_operator.observed import Seen
 from deviceplugin_operator.reconciling.judge import Judge, Timing
@@ -129,15 +134,22 @@ def test_many_nodes_are_listed_once_and_then_a_watch_shows_them_and_proves_it(
     eventually(lambda: fleet.matching({"zone": "a"}))
     assert 2 == len(changes)
     fleet.refresh()
-    assert 2 + 1 == many.count["GET nodes"]
+    assert (2 + 1, 1) == (many.count["GET nodes"], many.count["watch nodes"])
     labelled(many, zone="a")  # as before: a heartbeat
+    many._next()  # somebody has written an object of another kind, as always in a cluster
     fleet.refresh()
     assert (2 + 2, 2) == (many.count["GET nodes"], len(changes))
+    assert 2 == many.count["watch nodes"]
+    many._next()
+    fleet.look_at([node.name for node in fleet.nodes()[:3]])  # as they are at a later version
+    fleet.refresh()
+    assert (2 + 2 + 3 + 1, 3) == (many.count["GET nodes"], many.count["watch nodes"])
     monkeypatch.setattr("deviceplugin_operator.watched._LAG", 0.01)
     many.is_silent = True
     labelled(many, zone="b")
+    listed = many.count["GET nodes"]
     fleet.refresh()
-    assert 2 + 2 + 1 + 2 == many.count["GET nodes"]
+    assert listed + 1 + 2 == many.count["GET nodes"]
     assert fleet.matching({"zone": "b"})
     labelled(many, zone="c")
     (node,) = fleet.matching({"zone": "b"})
@@ -148,6 +160,73 @@ def test_many_nodes_are_listed_once_and_then_a_watch_shows_them_and_proves_it(
     fleet.look_at([node.name])
     eventually(lambda: len(fleet.nodes()) == 149)
     fleet.stop()
+
+
+def test_many_nodes_of_a_store_that_was_restored_are_as_they_are_there(
+    many: bulk.BulkAnswering, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says nothing to a watch from a version that it has not come to again."""
+    nodes, fleet = many.kept["nodes"], Fleet(ApiServer(many.fleet.url))
+    fleet.refresh()
+    eventually(lambda: many.count["watch nodes"])
+    before, there, shown = many._version, dict(nodes.found), len(nodes.events)
+    for number in range(300):
+        labelled(many, zone=f"lost-{number}")
+    eventually(lambda: fleet.matching({"zone": "lost-299"}))
+    with many.changed:
+        many._version, nodes.found = before, there
+        del nodes.events[shown:]
+    labelled(many, zone="a")
+    fleet.refresh()
+    assert 1 == len(fleet.matching({"zone": "a"}))
+    eventually(lambda: many.count["watch nodes"] == 2)
+    labelled(many, zone="b")
+    eventually(lambda: fleet.matching({"zone": "b"}))
+    said = [one for one in caplog.records if "older state" in one.message]
+    assert ["/api/v1/nodes"] == [one.path for one in said]  # type: ignore[attr-defined]
+    fleet.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+@pytest.mark.xdist_group("real-api-server")
+def test_a_real_server_proves_what_a_watch_shows_and_a_restored_one_is_believed(
+    tmp_path: Path,
+) -> None:
+    """A lease makes the version of each list newer, and leaves nodes as they are."""
+    asked: list[str] = []
+
+    class Counted(ApiServer):
+        @override
+        def _open(self, method: str, path: str, query: Any, *rest: Any) -> Any:
+            asked.append("watch" if "watch" in query else f"list {query['limit']}")
+            return super()._open(method, path, query, *rest)
+
+    with real_server(tmp_path) as server:
+        for number in range(150):
+            server.admin.create(NODES, {"metadata": {"name": f"n{number}"}})
+        fleet = Fleet(Counted(server.url, Account(server.account("operator", "admin-token"))))
+        fleet.refresh()
+        place = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        server.admin.create(place, {"metadata": {"name": "a"}})
+        eventually(lambda: "watch" in asked)
+        asked.clear()
+        fleet.refresh()
+        assert ["list 1", "watch"] == asked
+
+        server.back_up()
+        for zone in range(30):
+            labels = {"metadata": {"labels": {"zone": f"lost-{zone}"}}}
+            server.admin.merge(f"{NODES}/n1", labels)
+        eventually(lambda: fleet.matching({"zone": "lost-29"}))
+        server.restore()
+        server.admin.merge(f"{NODES}/n2", {"metadata": {"labels": {"zone": "b"}}})
+        eventually(lambda: fleet.matching({"zone": "b"}) and not fleet.matching(LOST))
+        fleet.stop()
+
+
+LOST = {"zone": "lost-29"}
 
 
 def test_a_pod_that_was_deleted_is_leaving_whatever_a_watch_still_shows(
@@ -165,6 +244,11 @@ def test_a_pod_that_was_deleted_is_leaving_whatever_a_watch_still_shows(
     many._pod("m")
     eventually(lambda: {"n": False, "m": False} == leaving(cluster.pods("a", "")))
     assert {} == cluster.pods("b", "")
+    many.is_silent = True
+    pod = cluster.pods("a", "")["m"]
+    many._replace(pod.name)  # somebody else has deleted it
+    cluster.delete_pod(pod)
+    assert cluster.pods("a", "")["m"].leaving
     cluster.stop()
 
 

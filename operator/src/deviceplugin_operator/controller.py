@@ -173,7 +173,8 @@ class Controller:
     def _look_at_objects(self) -> None:
         """List all objects. What is new was missed by a watch."""
         for kind in KINDS:
-            for found in self.seen.take_all(kind, self._api.list(*self._list(kind))):
+            before = self.seen.known(kind)
+            for found in self.seen.take_all(kind, self._api.list(*self._list(kind)), before):
                 if self.seen.get(kind, found["metadata"]["name"]) is found:
                     self._hearing.listed(kind, found)
                 self._wake(kind, found)

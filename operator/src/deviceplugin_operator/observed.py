@@ -48,22 +48,35 @@ class Seen:
             del self._objects[kind][metadata["name"]]
             return True
 
-    def take_all(self, kind: str, listed: Page) -> list[Object]:
-        """Take in a complete list, and return the objects that are new, changed or gone."""
-        found = {one["metadata"]["name"] for one in listed.items}
+    def take_all(self, kind: str, listed: Page, before: dict[str, Object]) -> list[Object]:
+        """Take in a complete list, and return the objects that are new, changed or gone.
+
+        ``before`` is what was known when it was asked for. What has not changed since is as listed,
+        also if that is older: the API server's store can have been restored from a backup.
+        """
+        found = {one["metadata"]["name"]: one for one in listed.items}
         with self._lock:
-            known = list(self._objects[kind].items())
-        # What was made after the list is not gone because it is not on it.
-        old = [
-            one for name, one in known if name not in found and version(one) <= int(listed.version)
-        ]
-        changed = [one for one in old if self.drop(kind, one)]
-        return changed + [one for one in listed.items if self.put(kind, one)]
+            known = self._objects[kind]
+            same = {name for name in before | found if known.get(name) is before.get(name)}
+            gone = [known.pop(name) for name in sorted(same - found.keys())]
+            news = [
+                one
+                for name, one in found.items()
+                if name in same and _differs(one, known.get(name))
+            ]
+            known |= {one["metadata"]["name"]: one for one in news}
+        more = [one for name, one in found.items() if name in known and self.put(kind, one)]
+        return gone + news + more
 
     def get(self, kind: str, name: str) -> Object | None:
         """Return an object, if there is one."""
         with self._lock:
             return self._objects[kind].get(name)
+
+    def known(self, kind: str) -> dict[str, Object]:
+        """Return all objects of a kind by name."""
+        with self._lock:
+            return dict(self._objects[kind])
 
     def all(self, kind: str) -> list[Object]:
         """Return all objects of a kind."""
@@ -85,6 +98,10 @@ def owner_of(kind: str, found: Object) -> str:
     if kind == OWNERS:
         return str(metadata["name"])
     return str((metadata.get("labels") or {}).get(names.OWNER, ""))
+
+
+def _differs(found: Object, known: Object | None) -> bool:
+    return known is None or version(found) != version(known)
 
 
 def version(found: Object) -> int:

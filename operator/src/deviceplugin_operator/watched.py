@@ -48,6 +48,8 @@ class Watched(Generic[_T]):
         self.items: Mapping[str, _T] = {}
         """Both together. It is replaced, and never changed."""
         self._error: ApiServerError | None = None
+        self._lists = 0
+        """How many lists of the watch were taken in."""
         self._watch = Watch(
             api,
             path,
@@ -57,6 +59,7 @@ class Watched(Generic[_T]):
             failed=self._failed,
             silence=_SILENCE,
             size=PAGE,
+            is_careful=True,
         )
         self._thread = threading.Thread(target=self._watch.run, name=f"watch {path}", daemon=True)
 
@@ -68,14 +71,19 @@ class Watched(Generic[_T]):
     def refresh(self, *, trusting: bool = False) -> None:
         """Know all as they are now, or with ``trusting`` as the watch shows them, if it is live.
 
-        A few are listed. Of many, the watch has to show what is newest, by its version.
+        A few are listed. Of many, the watch has to show what another watch does.
 
         Raises:
             ApiServerError: The request failed; what was known stays.
         """
         if self.is_live and (trusting or (len(self.items) > PAGE and self._is_current())):
             return
+        newest = self._newest()
         found, version = self._watch.list()
+        if _number(version) < newest:
+            log.warning("API server has an older state than before", extra={"path": self._path})
+            self._forget()
+            self._watch.again()
         self._take(found, version)
         with self._lock:
             if self._thread.ident is None:
@@ -97,14 +105,38 @@ class Watched(Generic[_T]):
             self._thread.join(10)
 
     def _is_current(self) -> bool:
-        newest = _number(next(self._api.pages(self._path, self._query, 1)).version)
+        """Return whether the watch shows what a list and another watch do."""
+        newest, before = self._newest(), self._version
+        # The version of a list is that of all kinds together: it says nothing about these alone.
+        listed = _number(next(self._api.pages(self._path, self._query, 1)).version)
+        if not before or listed < newest:
+            return False
+        if listed == before:
+            return True
+        try:
+            newer = self._api.changes(self._path, self._query, str(before))
+            newest = max((_number(_version(one)) for one in newer), default=before)
+        except (ApiServerError, LookupError, TypeError):
+            return False
         with self._lock:
-            return newest > 0 and self._lock.wait_for(lambda: self._version >= newest, _LAG)
+            return self._lock.wait_for(lambda: self._version >= newest, _LAG)
+
+    def _newest(self) -> int:
+        with self._lock:
+            return max([self._version, *(at for at, _ in self._ahead.values())])
+
+    def _forget(self) -> None:
+        """Take in whatever comes next, also if it is older."""
+        with self._lock:
+            self._version, self._ahead = 0, {}
 
     def _shown(self, found: dict[str, _T]) -> None:
         if self._error:
             log.info("watch available again", extra={"path": self._path})
         self._error = None
+        if self._watch.lists != self._lists:
+            self._lists = self._watch.lists
+            self._forget()
         self._take(dict(found), self._watch.version)
 
     def _failed(self, error: ApiServerError) -> None:
@@ -133,6 +165,10 @@ class Watched(Generic[_T]):
                     items[name] = one
             news, self.items = items != self.items, items
         self._changed(news)
+
+
+def _version(event: Mapping[str, Any]) -> str:
+    return str(event["object"]["metadata"]["resourceVersion"])
 
 
 def _number(version: str) -> int:

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,15 @@ def _program(name: str | None) -> str | None:
 class RealApiServer:
     """An API server at ``url``; its files are below ``root``."""
 
-    def __init__(self, root: Path, url: str, words: list[str], stack: ExitStack) -> None:
+    def __init__(
+        self, root: Path, url: str, words: list[str], store: list[str], stack: ExitStack
+    ) -> None:
         self.root = root
         self.url = url
         self._words = words
         self._stack = stack
+        self._store = store
+        self._etcd = self.run("etcd", store)
         self.admin = self.client("admin", _ADMIN)
         self._process = self.run("apiserver", words)
 
@@ -83,6 +87,27 @@ class RealApiServer:
         """Start it again."""
         self._process = self.run("apiserver", self._words)
         eventually(self.is_ready, "the API server", timeout=120)
+
+    def back_up(self) -> None:
+        """Keep what is stored; the server restarts."""
+        self._without_store(shutil.copytree)
+
+    def restore(self) -> None:
+        """Have what was kept be what is stored; the server restarts."""
+
+        def put_back(etcd: Path, kept: Path) -> None:
+            shutil.rmtree(etcd)
+            kept.rename(etcd)
+
+        self._without_store(put_back)
+
+    def _without_store(self, act: Callable[[Path, Path], object]) -> None:
+        self.stop()
+        self._etcd.terminate()
+        self._etcd.wait()
+        act(self.root / "etcd", self.root / "kept")
+        self._etcd = self.run("etcd", self._store)
+        self.start()
 
     def token_of_pod(self, namespace: str, account: str, pod: str, node: str) -> str:
         """Return the token that a new pod of ``account`` on ``node`` would have."""
@@ -128,8 +153,9 @@ def running(root: Path, *flags: str) -> Iterator[RealApiServer]:
     _make_keys(root)
     store, url = f"http://127.0.0.1:{etcd}", f"https://127.0.0.1:{port}"
     with ExitStack() as stack:
-        _start(stack, root / "etcd.log", _etcd(root, store, f"http://127.0.0.1:{peer}"))
-        server = RealApiServer(root, url, [*_apiserver(root, store, url, port), *flags], stack)
+        words = [*_apiserver(root, store, url, port), *flags]
+        own = _etcd(root, store, f"http://127.0.0.1:{peer}")
+        server = RealApiServer(root, url, words, own, stack)
         eventually(server.is_ready, f"the API server; see {root}", timeout=120)
         yield server
 

@@ -119,6 +119,8 @@ class BulkAnswering(KubectlAnswering):
             if verb == "watch":
                 return lambda connection: self._stream(connection, kind, query)
             if verb == "DELETE":
+                if last not in self.kept[kind].found:
+                    return Answer(404, {})
                 self._replace(last)
                 return Answer(200, {})
             kept = self.kept[kind]
@@ -133,13 +135,17 @@ class BulkAnswering(KubectlAnswering):
         connection.send_header("Content-Type", "application/json")
         connection.end_headers()
         kept, after, at = self.kept[kind], int(query["resourceVersion"][0]), 0
+        is_short = query["timeoutSeconds"] == ["1"]  # and so is its wait here
         while not self.over.is_set():
             with self.changed:
-                self.changed.wait_for(lambda at=at: self._has_news(kept, at), 30)  # type: ignore[misc]
+                if not is_short:
+                    self.changed.wait_for(lambda at=at: self._has_news(kept, at), 30)  # type: ignore[misc]
                 new, at = kept.events[at:], len(kept.events)
             body = b"".join(text for version, text in new if version > after)
             self.sent[f"{kind} watched"] += len(body)
             connection.wfile.write(body)
+            if is_short:
+                return
 
     def _has_news(self, kept: Bulk, at: int) -> bool:
         return (len(kept.events) > at and not self.is_silent) or self.over.is_set()

@@ -20,6 +20,7 @@ LASTS: Final = 15.0
 """Seconds between the beginning and the end of a fault that is a command."""
 _SLOW: Final = 0.02
 """Seconds of each 0.25 for which a slow program runs."""
+_PROGRAMS: Final = {"api": "kube-apiserver", "runtime": "containerd", "crio": "crio"}
 Kill = Callable[[], None]
 
 
@@ -51,7 +52,7 @@ class NodeFaults:
                 missing.append(f"disk-{name} is not filled: {problem}")
             else:
                 made[f"disk-{name}"] = lambda folder=folder: self._fill(folder)  # type: ignore[misc]
-        programs = {"api": "kube-apiserver", "runtime": "containerd"} if options.chaos_node else {}
+        programs = _PROGRAMS if options.chaos_node else {}
         if not programs:
             missing.append("nothing hangs: no --chaos-node")
         for name, program in programs.items():

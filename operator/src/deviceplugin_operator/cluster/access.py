@@ -239,14 +239,14 @@ class Cluster:
         found: dict[str, Pod] = {}
         for node, of, pod in shown:
             if node and of == (owner, profile) and (node not in found or found[node].leaving):
-                leaving = pod.leaving or pod.uid in self._deleted
-                found[node] = replace(pod, leaving=leaving)
+                found[node] = replace(pod, leaving=pod.leaving or pod.uid in self._deleted)
         return found
 
     def delete_pod(self, pod: Pod) -> None:
         """Delete a pod, so that the DaemonSet creates another one."""
-        with _about(_PODS, pod.name), suppress(NotFoundError, ConflictError):
-            self._api.delete(self._path(_PODS, pod.name), uid=pod.uid)
+        with _about(_PODS, pod.name):
+            with suppress(NotFoundError, ConflictError):  # it is gone, and a watch is late
+                self._api.delete(self._path(_PODS, pod.name), uid=pod.uid)
             self._deleted.add(pod.uid)
 
     def prune(self, owner: Object, profile: str, keep: set[str]) -> None:

@@ -32,6 +32,10 @@ MAX_BASELINE: Final = 800_000
 _MOST_NAMES: Final = 10_000
 """Most nodes of a group in the status, and most groups, by its schema."""
 _MOST_UNPACKED: Final = 32 * 1024**2
+_UNREADABLE: Final = (
+    *(ValueError, TypeError, LookupError, AttributeError),
+    *(ArithmeticError, RecursionError, zlib.error),
+)
 _T = TypeVar("_T")
 
 Baseline = Mapping[str, Mapping[str, int]]
@@ -44,7 +48,7 @@ def read(daemon_set: Mapping[str, Any]) -> Progress:
     try:
         given = json.loads(annotations.get(names.ROLLOUT, "{}"))
         taken = {
-            name: Taken(
+            str(name): Taken(
                 float(one["since"]),
                 _counts(one["before"]),
                 one["well"],
@@ -57,7 +61,7 @@ def read(daemon_set: Mapping[str, Any]) -> Progress:
         known = {key: type(getattr(plain, key))(given[key]) for key in _KEYS if key in given}
         resources = tuple(map(str, given.get(_RESOURCES, ())))
         return Progress(**known, taken=taken, resources=resources)
-    except (ValueError, TypeError, LookupError, AttributeError, zlib.error):
+    except _UNREADABLE:
         return Progress()
 
 

@@ -34,7 +34,8 @@ _PATIENCE: Final = 3
 class _Known(NamedTuple):
     """What an object asks for, or why it is invalid."""
 
-    generation: int
+    asked: tuple[int, object]
+    """Its generation and its spec: where a backup is restored, generations come again."""
     wanted: Wanted | dp.ConfigError
     since: float
 
@@ -63,8 +64,8 @@ class Reconciler:
         self._rolling = Rolling(cluster, fleet, notify, self._timing)
         self._settling: dict[str, float] = {}
         """By object: until when its nodes may still report other devices."""
-        self._failures: dict[str, int] = {}
-        """By object: how many attempts in a row have failed."""
+        self._failures: dict[str, list[float]] = {}
+        """By object: when the first few attempts in a row have failed."""
         self._known: dict[str, _Known] = {}
         """By UID of the object."""
 
@@ -77,12 +78,14 @@ class Reconciler:
         if owner is None or "deletionTimestamp" in owner["metadata"]:
             self._failures.pop(name, None)
             return None  # what was made for it goes with it
+        failed = self._failures.get(name, [])
+        self._rolling.away = self._timing.now() - failed[0] if failed else 0.0
         try:
             after = self._next(owner)
         except ApiServerError as error:
-            self._failures[name] = self._failures.get(name, 0) + 1
+            self._failures[name] = failed = [*failed, self._timing.now()][:_PATIENCE]
             refused = isinstance(error, InvalidError | ForbiddenError)
-            if refused or self._failures[name] >= _PATIENCE:
+            if refused or len(failed) >= _PATIENCE:
                 with suppress(ApiServerError):
                     self._stuck(self._cluster.fresh(owner), error, keep=refused)
             raise
@@ -123,14 +126,14 @@ class Reconciler:
 
     def _read(self, owner: Object) -> Wanted | dp.ConfigError:
         """Return what an object asks for, or why it is invalid."""
-        uid, generation = owner["metadata"]["uid"], owner["metadata"]["generation"]
+        uid, asked = owner["metadata"]["uid"], (owner["metadata"]["generation"], owner.get("spec"))
         known = self._known.get(uid)
-        if known is None or known.generation != generation:
+        if known is None or known.asked != asked:
             try:
                 found: Wanted | dp.ConfigError = specification.read(owner)
             except dp.ConfigError as error:
                 found = error
-            known = _Known(generation, found, time.monotonic())
+            known = _Known(asked, found, time.monotonic())
             there = {one["metadata"]["uid"] for one in self._seen.owners()}
             kept = {key: one for key, one in self._known.items() if key in there}
             self._known = {**kept, uid: known}

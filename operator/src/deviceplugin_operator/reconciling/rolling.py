@@ -31,12 +31,15 @@ class Rolling:
         self._cluster = cluster
         self._fleet = fleet
         self._notify = notify
+        self._now = timing.now
         self._judge = Judge(cluster, fleet, timing)
+        self.away = 0.0
+        """Seconds until now for which the API server was away: no kubelet could report."""
 
     def progress(self, owner: Object, profile: str) -> Progress:
         """Return what is known of a profile. If its DaemonSet is gone, what was good is next."""
         if found := self._cluster.daemon_set(owner["metadata"]["name"], profile):
-            return progress_note.read(found)
+            return progress_note.read(found).without(self.away, self._now())
         kept = progress_note.of_status(owner, profile)
         return replace(kept.towards(kept.good), restoring=True) if kept.good else kept
 

@@ -102,6 +102,18 @@ class Progress:
         taken = {name: replace(one, since=0.0, ready=0.0) for name, one in self.taken.items()}
         return replace(self, target=target, taken=taken)
 
+    def without(self, seconds: float, now: float) -> "Progress":
+        """Return the same, as if the last ``seconds`` before ``now`` had not passed."""
+
+        def at(moment: float) -> float:
+            return moment and max(moment, min(moment + seconds, now))
+
+        taken = {
+            name: replace(one, since=at(one.since), ready=at(one.ready))
+            for name, one in self.taken.items()
+        }
+        return replace(self, taken=taken)
+
 
 @dataclass(frozen=True)
 class Step:

@@ -238,7 +238,7 @@ def _sum(name: str, one: Sum) -> str:
     nodes = "1 node" if one.nodes == 1 else f"{one.nodes} nodes"
     held = "" if one.held is None else f", {one.held} held"
     problems = f", problems on {one.problems}" if one.problems else ""
-    return f"{name}: {one.healthy} of {one.total} healthy on {nodes}{held}{problems}"
+    return f"{_shown(name)}: {one.healthy} of {one.total} healthy on {nodes}{held}{problems}"
 
 
 def _shown(text: str) -> str:

@@ -1,7 +1,8 @@
 """What somebody who waits for a list is told."""
 
-import shutil
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TextIO
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -10,6 +11,8 @@ _PATIENCE: Final = 0.5
 """Seconds after which somebody at a terminal wants to know. The start has taken some before."""
 _INTERVAL: Final = 10.0
 """Seconds between lines elsewhere."""
+_USUAL: Final = 80
+"""Columns of a terminal that does not say it."""
 _CLEAR: Final = "\r\x1b[K"
 
 
@@ -36,7 +39,9 @@ class Progress:
         line = f"reading {what}: {count}" + (f" of {total}" if total is not None else "")
         if self._is_terminal:
             found = self.found()
-            self._out.write(f"{_CLEAR}{line}{found and ': '}{found}"[: len(_CLEAR) + _columns()])
+            self._out.write(
+                f"{_CLEAR}{line}{found and ': '}{found}"[: len(_CLEAR) + _columns(self._out)]
+            )
             self._shown = True
         else:
             self._out.write(f"deviceplugin {self._command}: {line}\n")
@@ -50,6 +55,9 @@ class Progress:
             self._shown = False
 
 
-def _columns() -> int:
-    """Return how long a line can be that is replaced."""
-    return shutil.get_terminal_size().columns - 1
+def _columns(out: TextIO) -> int:
+    """Return how long a line on ``out`` can be that is replaced: the output may be elsewhere."""
+    columns = 0
+    with suppress(OSError):
+        columns = os.get_terminal_size(out.fileno()).columns
+    return (columns or _USUAL) - 1

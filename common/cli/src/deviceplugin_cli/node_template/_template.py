@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.names import DOMAIN, NAME, check_driver_name, resource_name_problem
 from deviceplugin._config.quantities import devices_in, whole_number
-from deviceplugin._config.slices import SHARES
+from deviceplugin._config.slices import SHARES, has_shares, newest
 from deviceplugin.errors import ConfigError
 
 Object = Mapping[str, Any]
@@ -31,8 +31,16 @@ _OF_ONE: Final = re.compile("uuid|serial|guid|timestamp|hostname|[^a-z]mac[^a-z]
 _EFFECT: Final = "NoSchedule|PreferNoSchedule|NoExecute"
 _KEY: Final = f"({DOMAIN}/)?{NAME}"
 _VALUE: Final = f"({NAME})?"
-_Pools = dict[tuple[str, str], list[tuple[str, Object]]]
-"""Slices with their places, by driver and pool."""
+
+
+class _Part(NamedTuple):
+    """A slice of a pool, which has its driver and its name."""
+
+    place: str
+    pool: tuple[str, str]
+    generation: int
+    size: int
+    spec: Object
 
 
 @dataclass
@@ -57,14 +65,14 @@ def template_of(placed: Iterable[tuple[str, Object]], labels: Collection[str] = 
 
     ConfigError names the object that is something else, is wrong, or is of another node.
     """
-    template, pools, names = Template(), _Pools(), set[str]()
+    template, parts, names = Template(), list[_Part](), set[str]()
     for place, one in placed:
         with _faults_of(place):
-            names |= {*filter(None, [_read(place, one, template, pools)])}
+            names |= {*filter(None, [_read(place, one, template, parts)])}
         if len(names) > 1:
             both = bounded(" and ".join(sorted(names)))
             raise ConfigError(f"{place}: two nodes, {both}: describe one")
-    template.resources |= _offered(pools, template)
+    template.resources |= _offered(parts, template)
     domains = {name.partition("/")[0] for name in [*template.resources, *template.drivers]}
     _choose_labels(template, [*labels, *(f"{one}/*" for one in domains)], names)
     return template
@@ -79,7 +87,7 @@ def _faults_of(place: str) -> Iterator[None]:
         raise ConfigError(f"{place}: cannot be used: {why}: {_EXPECTED}") from error
 
 
-def _read(place: str, one: Object, template: Template, pools: _Pools) -> str:
+def _read(place: str, one: Object, template: Template, parts: list[_Part]) -> str:
     """Add an object, and return the name of its node; empty if it is of no node in particular."""
     kind = one.get("kind")
     if kind == "Node":
@@ -98,7 +106,9 @@ def _read(place: str, one: Object, template: Template, pools: _Pools) -> str:
         if not spec.get("nodeName"):
             template.notes.append(f"{place} of {spec['driver']}: it is not of one node")
             return ""
-        pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append((place, spec))
+        pool = spec["pool"]
+        sizes = int(pool["generation"]), int(pool["resourceSliceCount"])
+        parts.append(_Part(place, (spec["driver"], str(pool["name"])), *sizes, spec))
         return str(spec["nodeName"])
     if kind is not None:
         raise ValueError(f"the kind is {kind}")
@@ -128,39 +138,35 @@ def _checked(what: str, pattern: str, text: object) -> str:
     return text
 
 
-def _complete(pools: _Pools) -> Iterator[tuple[str, Object]]:
+def _complete(parts: Iterable[_Part]) -> Iterator[_Part]:
     """Yield the slices of the latest generation of each pool; ConfigError if some are missing."""
-    for slices in pools.values():
-        with _faults_of(slices[0][0]):
-            last = max(int(spec["pool"]["generation"]) for _, spec in slices)
-            found = [one for one in slices if int(one[1]["pool"]["generation"]) == last]
-            place, pool = found[0][0], found[0][1]["pool"]
-            name, count = bounded(str(pool["name"])), int(pool["resourceSliceCount"])
-        if len(found) != count:
-            what = f"{place}: pool {name!r} has {len(found)} of its {count} slices"
-            raise ConfigError(f"{what}: try again when all are there")
+    for found, is_complete in newest(parts):
+        if not is_complete:
+            one = found[0]
+            what = f"pool {bounded(one.pool[1])!r} has {len(found)} of its {one.size} slices"
+            raise ConfigError(f"{one.place}: {what}: try again when all are there")
         yield from found
 
 
-def _offered(pools: _Pools, template: Template) -> Counter[str]:
+def _offered(parts: Iterable[_Part], template: Template) -> Counter[str]:
     """Return what slices offer by the name of a resource, and count their devices by driver.
 
     What shares a set of counters is one device, whatever parts can be made of it.
     """
     offered, seen = Counter[str](), set[tuple[str, ...]]()
-    for place, spec in _complete(pools):
-        with _faults_of(place):
-            for device in spec.get("devices") or ():
+    for part in _complete(parts):
+        with _faults_of(part.place):
+            for device in part.spec.get("devices") or ():
                 sets = [str(one["counterSet"]) for one in device.get("consumesCounters") or ()]
-                same = (spec["driver"], spec["pool"]["name"], min(sets, default=""))
+                same = (*part.pool, min(sets, default=""))
                 if sets and same in seen:
                     continue
                 seen.add(same)
-                template.drivers[spec["driver"]] += 1
+                template.drivers[part.pool[0]] += 1
                 offered += _shares_of(device)
-    if parts := sum(bool(counters) for *_, counters in seen):
+    if divided := sum(bool(counters) for *_, counters in seen):
         why = "because no form has words for them: each of these devices counts once"
-        template.notes.append(f"parts that can be made of devices, {why} ({parts})")
+        template.notes.append(f"parts that can be made of devices, {why} ({divided})")
     return offered
 
 
@@ -168,7 +174,7 @@ def _shares_of(device: Object) -> Counter[str]:
     """Return how many pods can get a device by the name of its resource: 0 of other vendors."""
     resource = ((device.get("attributes") or {}).get("resource") or {}).get("string")
     amounts = device.get("capacity") or {}
-    shares = amounts.get(SHARES) if device.get("allowMultipleAllocations") else {"value": 1}
+    shares = amounts.get(SHARES) if has_shares(device) else {"value": 1}
     if not shares or not isinstance(resource, str) or resource_name_problem(resource):
         return Counter()
     return Counter({resource: whole_number(str(shares["value"]))})

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -126,6 +127,22 @@ class ApiServer:
         if not version or not isinstance(items, list):
             raise UnavailableError(f"{self.url}{path}: the answer is not a list")
         return Page(items, str(version))
+
+    def changes(self, path: str, query: Query, version: str) -> Sequence[Object]:
+        """Return the events of a watch of one second: what has changed below ``path`` so far.
+
+        Raises:
+            GoneError: The server has forgotten ``version``, after which events are asked for.
+        """
+        more: Query = {"watch": True, "timeoutSeconds": 1, "resourceVersion": version}
+        limit, deadline = Timeout(total=self._timeout), self._clock.now() + self._timeout
+        answer = self._open("GET", path, {**query, **more}, None, _JSON, limit)
+        lines = self._read(answer, MAX_ANSWER, deadline).splitlines()
+        events = [one for one in map(_parsed, lines) if isinstance(one, dict)]
+        for one in events:
+            if one.get("type") == "ERROR":
+                raise error_of(HTTPStatus.GONE, one.get("object"))
+        return events
 
     def create(self, path: str, item: Object, *, dry_run: bool = False) -> Object:
         """Create ``item`` below ``path``, and return the created object.

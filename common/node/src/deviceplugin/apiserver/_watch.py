@@ -37,9 +37,10 @@ class Watch:
     """The objects below ``path``, kept current by ``run`` in a thread of the caller.
 
     A broken or silent watch is resumed at its position; it may be silent because the connection is
-    dead, although servers send bookmarks each minute. If the server has forgotten the position,
-    all objects are listed again. After errors it tries again for ever, with pauses of up to a
-    minute.
+    dead, although servers send bookmarks each minute. If the server has forgotten the position, or
+    says nothing at all after it, all objects are listed again: a server whose store was restored
+    from a backup says nothing until it has come to that position. After errors it tries again for
+    ever, with pauses of up to a minute.
 
     A connection that ends is an error only if it cannot be resumed: a server that is restarted ends
     all of them.
@@ -57,6 +58,8 @@ class Watch:
         spread: Seconds within which it is resumed at first. Use it where thousands watch, such as
             all nodes of a cluster: a server that is restarted ends all watches at once.
         size: How many objects are listed at once.
+        is_careful: Whether it asks, before it resumes a watch that broke, if the server has an
+            older state than before. The silence shows that too, but late.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default
@@ -71,6 +74,7 @@ class Watch:
         silence: float = LONGEST + _SILENCE,
         spread: float = 0.0,
         size: int = PAGE,
+        is_careful: bool = False,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._api = api
@@ -81,6 +85,7 @@ class Watch:
         self._failed = failed
         self._silence = silence
         self._size = size
+        self._is_careful = is_careful
         self._clock = clock
         self._waiter = Waiter(clock)
         self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT, spread=spread)
@@ -88,6 +93,10 @@ class Watch:
         """Whether the connection has ended, and nothing was heard of the server since."""
         self._has_failed = False
         """Whether ``failed`` was called, and ``changed`` was not since."""
+        self._is_lost = False
+        """Whether the position is worth nothing."""
+        self.lists = 0
+        """How many times ``run`` has listed all objects."""
         self._objects: dict[str, Any] = {}
         self._version = ""
         self._lock = threading.Lock()
@@ -102,24 +111,35 @@ class Watch:
         """Watch until stopped."""
         while not self._waiter.is_over():
             try:
-                if not self._version:
-                    self.begin(*self.list())
-                    self._told()
+                self._find_position()
                 if not self._follow():  # a server may end every watch at once
                     self._pause()
             except GoneError:
-                self._version = ""
+                self._is_lost = True
                 self._pause()
             except ApiServerError as error:
                 self._tell(error)
                 self._pause(error.after)
+
+    def _find_position(self) -> None:
+        if self._is_careful and self._is_broken and self._is_older():
+            self._is_lost = True
+        if self._is_lost or not self._version:
+            self.begin(*self.list())
+            self._is_lost = False
+            self.lists += 1
+            self._told()
+
+    def _is_older(self) -> bool:
+        known, newest = self._version, next(self._api.pages(self._path, self._query, 1)).version
+        return known.isdecimal() and newest.isdecimal() and int(newest) < int(known)
 
     def _pause(self, at_least: float = 0.0) -> None:
         # Many clients were asked to come back after the same time.
         self._waiter.pause(at_least + self._backoff.next_wait())
 
     def _tell(self, error: ApiServerError) -> None:
-        is_first = isinstance(error, _BrokenError) and not self._is_broken
+        is_first = isinstance(error, _BrokenError) and (self._is_lost or not self._is_broken)
         self._is_broken = True
         if not is_first and not self._waiter.is_over():
             self._has_failed = True
@@ -137,6 +157,17 @@ class Watch:
     def stop(self) -> None:
         """Make ``run`` return, even while it waits for the server."""
         self._waiter.end()
+        self._cut()
+
+    def again(self) -> None:
+        """Have ``run`` list all objects again."""
+        self._is_lost = True
+        self._cut()
+
+    def _is_over(self) -> bool:
+        return self._waiter.is_over() or self._is_lost
+
+    def _cut(self) -> None:
         with self._lock:
             if self._answer is not None:
                 with contextlib.suppress(OSError, RuntimeError, ValueError):  # it has just ended
@@ -172,13 +203,15 @@ class Watch:
         more = {"watch": True, "allowWatchBookmarks": True, "timeoutSeconds": seconds}
         query = {**self._query, **more, "resourceVersion": self._version}
         began = self._clock.now()
-        answer = self._api.stream(self._path, query, min(seconds + _SILENCE, self._silence))
+        most = min(seconds + _SILENCE, self._silence)
+        answer, is_silent = self._api.stream(self._path, query, most), True
         with self._lock:
             self._answer = answer
         try:
             if self._has_failed:
                 self._told()
             for event in self._events(answer):
+                is_silent = False
                 if self._apply(event):
                     self._told()
         finally:
@@ -188,13 +221,14 @@ class Watch:
             lasted = self._clock.now() - began
             if lasted > _LAST_WAIT:
                 self._well()
+        self._is_lost |= is_silent and lasted >= min(seconds, most)
         return lasted >= seconds
 
     def _events(self, answer: BaseHTTPResponse) -> Iterator[Any]:
         """Yield the JSON of each line of ``answer``, which should be an event."""
         rest = bytearray()
         try:
-            while not self._waiter.is_over() and (block := answer.read1(_BLOCK)):
+            while not self._is_over() and (block := answer.read1(_BLOCK)):
                 rest += block
                 if b"\n" in block:  # a long line is looked through once, not with each block
                     *lines, rest = rest.split(b"\n")

@@ -72,8 +72,10 @@ class RuntimeConfig(Section):
     """Sockets on which nobody answered, with the reason."""
     unread: tuple[Path, ...] = ()
     """Files beside those that are read, which nothing imports."""
-    search: tuple[str, ...] | None = None
-    """Where CRI-O looks for images whose names have no registry; None if it is not CRI-O."""
+    is_crio: bool | None = False
+    """Whether pods have CRI-O; None if nothing says which of several runtimes they have."""
+    search: tuple[str, ...] = ()
+    """Where CRI-O looks for images whose names have no registry."""
     differences: tuple[str, ...] = ()
     """What the files say otherwise than the runtime: they were edited after it had started."""
 
@@ -137,9 +139,9 @@ def runtime_config(node: Node) -> RuntimeConfig:
         is_2 = answer.is_2 if answer else None
         section = section.over(reader.containerd(main, is_2=is_2))
     own = answer.section if answer else section
-    is_crio = path == _CRIO_SOCKET or (not answer and (first == _CRIO_SOCKET or _is_crio(reader)))
+    is_crio = not is_docker and _is_crio(node, path or first, reader, others=bool(started or there))
     registries = Reader(node.root)
-    search = registries.search() if is_crio else None
+    search = registries.search() if is_crio else ()
     is_read = reader.files and not reader.faults
     return RuntimeConfig(
         **{one.name: getattr(own, one.name) for one in fields(own)},
@@ -148,14 +150,21 @@ def runtime_config(node: Node) -> RuntimeConfig:
         faults=(*reader.faults, *registries.faults),
         silent=tuple(silent),
         unread=tuple(_unread(reader, mains)),
+        is_crio=is_crio,
         search=search,
         differences=tuple(_differences(section, own)) if is_read else (),
     )
 
 
-def _is_crio(reader: Reader) -> bool:
-    """Return whether all files that were read are CRI-O's."""
-    return bool(reader.files) and all("/etc/crio/" in str(path) for path in reader.files)
+def _is_crio(node: Node, socket: str, reader: Reader, *, others: bool) -> bool | None:
+    """Return whether pods have CRI-O: by its ``socket``, or else by what is there.
+
+    ``others`` says whether other runtimes are.
+    """
+    of_crio = ["/etc/crio/" in str(path) for path in reader.files]
+    if socket or not (any(of_crio) or node.exists(_CRIO_SOCKET)):
+        return socket == _CRIO_SOCKET
+    return None if others or not all(of_crio) else True
 
 
 def _started(node: Node) -> Iterator[_Place]:

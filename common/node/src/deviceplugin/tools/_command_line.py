@@ -1,6 +1,7 @@
 """What the commands of ``deviceplugin`` share: the command line, exit statuses, and reports."""
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from deviceplugin._config.settings import Settings
 from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _JSON: Final = "json"
 _PLAIN: Final = "\x1b[0m"
 _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
@@ -64,8 +66,10 @@ def run(
     one that is ignored, as with ``nohup``.
 
     0 after ``--help``; 2 for a wrong command line or a ``ConfigError``; 1 if ``act`` raises one of
-    ``failures`` or writes to a closed pipe; 130 if it is interrupted. Errors are printed.
+    ``failures`` or writes to a closed pipe or a full disk; 130 if it is interrupted. Errors are
+    printed.
     """
+    expected: tuple[type[Exception], ...] = (OSError, *failures)
     try:
         options = flags.parse_strictly(parser, argv)
         open_files.raise_limit()
@@ -76,18 +80,29 @@ def run(
     except SystemExit:  # --help
         return 0
     except BrokenPipeError:
-        # Python flushes once more at exit, and that error must not be reported either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return FAILED
     except ConfigError as error:
         complain(parser.prog, error)
         return USAGE
-    except failures as error:
-        complain(parser.prog, _why(error))
-        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except expected as error:
+        is_full = isinstance(error, OSError) and error.errno in _FULL
+        if not is_full and not isinstance(error, failures):
+            raise
+        complain(parser.prog, f"cannot write: {_why(error)}" if is_full else _why(error))
+        _discard_output()
+        return FAILED
     return status
+
+
+def _discard_output() -> None:
+    """Keep Python from flushing what cannot be written at exit: that would be reported too."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _why(error: Exception) -> str:

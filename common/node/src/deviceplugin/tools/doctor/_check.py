@@ -21,8 +21,8 @@ GROUP: Final = "deviceplugin.doctor"
 """The group of entry points. The name of an entry point is that of its check."""
 _PATIENCE: Final = 5
 """How long a plugin's check may take, as a multiple of ``--timeout``."""
-_TITLE_TIMEOUT: Final = 10.0
-"""Most seconds that importing a check for its title may take."""
+_IMPORT_TIMEOUT: Final = 60.0
+"""Most seconds that importing a check may take. On a busy machine that is longer than the check."""
 _MOST: Final = 1000
 """Most findings of one check."""
 
@@ -49,7 +49,7 @@ class PluginCheck:
     def title(self) -> str:
         """The first line of its docstring, or why it cannot be read."""
         try:
-            check = self._hooks.call(self.name, self._entry.load, timeout=_TITLE_TIMEOUT)
+            check = self._hooks.call(self.name, self._entry.load, timeout=_IMPORT_TIMEOUT)
         except DevicePluginError as error:
             return f"cannot be imported: {error}"
         return (getdoc(check) or "").partition("\n")[0].removesuffix(".")
@@ -62,6 +62,7 @@ class PluginCheck:
         found: list[Finding] = []
         timeout = _PATIENCE * node.timeout
         try:
+            self._hooks.call("import", self._entry.load, timeout=_IMPORT_TIMEOUT)
             self._hooks.call(self.name, self._collect, node, found, timeout=timeout)
         except DevicePluginError as error:
             if isinstance(error, HookFailedError) and isinstance(error.__cause__, OSError):
@@ -81,7 +82,8 @@ class PluginCheck:
         assert package is not None  # it was found in one
         name = f"{package.name} {package.version}"
         if isinstance(error, HookTimeoutError):
-            return unknown(name, f"its check takes too long: {error}", "raise --timeout.")
+            do = "raise --timeout, or try again when the machine is less busy."
+            return unknown(name, f"its check takes too long: {error}", do)
         do = f"install {name} with all its dependencies; if they are there, report it as a bug."
         return unknown(name, f"its check fails: {error}", do)
 

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin._platform.checkpoint import FILE_NAME
-from deviceplugin.checks import Finding, Node, failure, ok, runtime_config, unknown, warning
+from deviceplugin.checks import (
+    Finding,
+    Node,
+    RuntimeConfig,
+    failure,
+    ok,
+    runtime_config,
+    unknown,
+    warning,
+)
 
 _PACKAGES: Final = ("deviceplugin", "grpcio", "protobuf", "prometheus-client", "inotify-simple")
 _NEARLY_ALL_WATCHES: Final = 0.9
@@ -208,8 +217,8 @@ def selinux(node: Node) -> Iterator[Finding]:
 
 def runtime(node: Node) -> Iterator[Finding]:
     config = runtime_config(node)
-    if config.search is None:
-        yield ok(config.source, "is not CRI-O, which alone needs images by their full names")
+    if not config.is_crio:
+        yield _not_crio(config)
         return
     yield from config.findings()
     if len(config.search) == 1:
@@ -224,3 +233,12 @@ def runtime(node: Node) -> Iterator[Finding]:
         )
     missing = "starts containers without a device node that is missing on the host"
     yield ok(config.source, f"{missing}: plugins look at it before they give it")
+
+
+def _not_crio(config: RuntimeConfig) -> Finding:
+    alone = "CRI-O, which alone needs images by their full names"
+    if config.is_crio is None:
+        do = "start it, and be root; or run the doctor where the kubelet's command line is visible."
+        return unknown(config.source, f"there are files of containerd, and of {alone}", do)
+    what = "is not" if config.is_known else "is not visible here, nor whether it is"
+    return ok(config.source, f"{what} {alone}")
