@@ -22,19 +22,19 @@ GENERATED: Final = ("*_pb2.py", "*_pb2.pyi", "schema.json", "operator/crd/device
 SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
-    "lines of source": 94_000,
-    "of deviceplugin": 37_400,
-    "of deviceplugin-testing": 19_850,
-    "of deviceplugin-cli": 8_800,
-    "of the plugins": 23_600,
-    "of the operator": 4_550,
+    "lines of source": 98_700,
+    "of deviceplugin": 39_100,
+    "of deviceplugin-testing": 20_300,
+    "of deviceplugin-cli": 8_900,
+    "of the plugins": 26_000,
+    "of the operator": 4_620,
     "lines of build and demo": 6_050,
-    "lines of tests, with e2e": 121_800,
+    "lines of tests, with e2e": 128_000,
     "lines of generated files": 5_750,
-    "pages": 102,
-    "words on pages": 101_000,
-    "words on the longest page": 2_750,
-    "KiB of the wheel that a node installs": 1_595,
+    "pages": 104,
+    "words on pages": 104_500,
+    "words on the longest page": 2_850,
+    "KiB of the wheel that a node installs": 1_670,
     "arrows between rooms": 113,
 }
 """The most that each figure may be."""
