@@ -1,13 +1,14 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from cluster import real_api_server, real_controllers
 from cluster.dra_api.asking import Asker
-from cluster.dra_api.cases import GATES
+from cluster.dra_api.cases import GATES, NO_COUNTERS
 from cluster.dra_objects import Objects, Simulated
 from cluster.real_controllers import RealCluster
 
@@ -66,13 +67,20 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
 @pytest.fixture(scope="module")
 def real_with_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     """Another one, with the feature gates ``GATES``."""
-    gates = ",".join(f"{name}={str(on).lower()}" for name, on in GATES.items())
-    with _asked(tmp_path_factory.mktemp("lists"), f"--feature-gates={gates}") as found:
+    with _asked(tmp_path_factory.mktemp("lists"), GATES) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def real_without_counters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
+    with _asked(tmp_path_factory.mktemp("dropped"), NO_COUNTERS) as found:
         yield found
 
 
 @contextmanager
-def _asked(root: Path, *flags: str) -> Iterator[Asker]:
+def _asked(root: Path, gates: Mapping[str, bool] = MappingProxyType({})) -> Iterator[Asker]:
+    on = ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
+    flags = [f"--feature-gates={on}"] if on else []
     with real_api_server.running(root, *flags) as server:
         account = {"metadata": {"name": "default"}}
         server.admin.create("/api/v1/namespaces/default/serviceaccounts", account)

@@ -11,11 +11,13 @@ from typing import Final
 from cluster.dra_api.asking import Case
 from cluster.dra_api.claims import CLAIM_CASES, CLASS_CASES, POD_CASES
 from cluster.dra_api.events import EVENT_CASES
-from cluster.dra_api.limits import LIMITS, LISTS
+from cluster.dra_api.limits import DROPPED, LIMITS, LISTS
 from cluster.dra_api.writes import METADATA, QUANTITIES, WRITES
 
-GATES: Final = MappingProxyType({"DRAListTypeAttributes": True, "DRAPartitionableDevices": False})
+GATES: Final = MappingProxyType({"DRAListTypeAttributes": True})
 """Of the servers that are asked the cases of ``LISTS``."""
+NO_COUNTERS: Final = MappingProxyType({"DRAPartitionableDevices": False})
+"""Of those that are asked the cases of ``DROPPED``."""
 CASES: Final[Mapping[str, Case]] = {
     **LIMITS,
     **QUANTITIES,
@@ -25,5 +27,6 @@ CASES: Final[Mapping[str, Case]] = {
     **CLASS_CASES,
     **POD_CASES,
     **LISTS,
+    **DROPPED,
     **EVENT_CASES,
 }

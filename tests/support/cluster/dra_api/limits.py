@@ -265,7 +265,6 @@ LIMITS: Mapping[str, Case] = {
     "a specification that is null": created(lambda made: made.update(spec=None)),
 }  # fmt: skip
 
-_VERSIONS = ["1.2.3", "1.2", "x" * 65]
 LISTS: Mapping[str, Case] = {
     "lists of each type": device(
         attributes={
@@ -280,13 +279,16 @@ LISTS: Mapping[str, Case] = {
     "two lists": _attribute("a", {"ints": [1], "strings": ["a"]}),
     "an empty list and a value": _attribute("a", {"ints": [], "int": 1}),
     "a list of long strings": _attribute("a", {"strings": ["a", "b" * 65, "é" * 33]}),
-    "a list of versions that are none": _attribute("a", {"versions": _VERSIONS}),
+    "a list of versions that are none": _attribute("a", {"versions": ["1.2.3", "1.2", "x" * 65]}),
     "a list of other values": _attribute("a", {"ints": ["a"]}),
     "a list that is a string": _attribute("a", {"strings": "a"}),
     "48 values in lists": device(attributes={"a": {"ints": [*range(47)]}, "b": {"int": 1}}),
     "49 values in lists": device(attributes={"a": {"ints": [*range(48)]}, "b": {"int": 1}}),
     "64 devices with lists": _devices(64, attributes={"a": {"ints": [1]}}),
     "65 devices with lists": _devices(65, attributes={"a": {"ints": [1]}}),
+}
+"""Asked where the feature gate DRAListTypeAttributes is on."""
+DROPPED: Mapping[str, Case] = {
     "counters without the feature": _sets(_counter_set()),
     "bad counters without the feature": _sets(_counter_set("A")),
     "a device that consumes, without the feature": _consumes("a"),
@@ -295,4 +297,4 @@ LISTS: Mapping[str, Case] = {
         nodeName=None, perDeviceNodeSelection=True
     ),
 }
-"""Asked where the feature gate DRAListTypeAttributes is on, and DRAPartitionableDevices off."""
+"""Asked where DRAPartitionableDevices is off."""
