@@ -1,5 +1,6 @@
 """The simulated kubelet, for tests and tools."""
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -178,14 +179,19 @@ class SimulatedKubelet(KubeletView):
         """
         state = self.pod(pod)
         with self._host.changed:
-            state.ending, state.retry_at = phase, 0.0
-            process = self._process
+            process = self._process if pod.has_claims else None
+            # The thread that does what is due makes no second attempt beside the one made here.
+            state.ending, state.retry_at = phase, 0.0 if process is None else math.inf
             if not pod.has_claims:
                 state.phase, state.ending = phase, ""
                 state.running.clear()
             self._host.notify()
-        if pod.has_claims and process is not None:
-            process.workers.end(state)
+        if process is not None:
+            try:
+                process.workers.end(state)
+            finally:
+                if math.isinf(state.retry_at):  # the kubelet stopped meanwhile
+                    state.retry_at = 0.0
 
     def delete(self, pod: Pod) -> None:
         """End the pod and remove it from the API server, whether the kubelet runs or not.
