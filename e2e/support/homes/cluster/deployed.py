@@ -129,7 +129,8 @@ class Deployed:
         return self.kubectl.execute(pod, *command, container=own, check=check)
 
     def image(self) -> str:
-        """Return the image that the plugin's container runs."""
+        """Return the image that the plugin's container runs, once there is its pod."""
+        self.wait(lambda: len(self.pods()) == 1, "the plugin's pod")
         (pod,) = self.pods()
         images = {one["name"]: one["image"] for one in pod["spec"]["containers"]}
         return str(images["device-plugin"])
@@ -140,16 +141,19 @@ class Deployed:
         return sum(map(float, re.findall(pattern, self.ask("metrics", check=False), re.MULTILINE)))
 
     def containers(self) -> set[str]:
-        """Return the ids of the plugin's containers."""
-        (pod,) = self.pods()
-        return {one.get("containerID", "") for one in pod["status"].get("containerStatuses", ())}
+        """Return the ids of the plugin's containers; none while its pod is being replaced."""
+        statuses = [pod["status"].get("containerStatuses", ()) for pod in self.pods()]
+        return {one.get("containerID", "") for each in statuses for one in each}
 
     def wait_rebooted(self, before: set[str]) -> None:
         """Wait until the plugin is ready in other containers than ``before``."""
         # What ran on the node runs no more, which its status may say late.
         words = ("pod", _HAND, "--ignore-not-found", "--grace-period=0", "--force")
         self.kubectl.own("delete", *words)
-        self.wait(lambda: not before & self.containers(), "the plugin to be started again")
+        self.wait(
+            lambda: bool(found := self.containers()) and not before & found,
+            "the plugin to be started again",
+        )
         self.wait_ready()
 
     def restart(self) -> None:
