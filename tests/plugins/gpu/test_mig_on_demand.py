@@ -50,6 +50,10 @@ class Claims:
         except dp.AllocationError:
             self.plugin.made = others
             raise
+        except dp.DevicePluginError:
+            self.plugin.unmake_part(device, "")
+            self.plugin.made = others
+            raise
         assert made.part
         self.plugin.made = {**others, part: made.part.identity}
         return made
@@ -159,7 +163,7 @@ def test_counters_exclude_what_the_driver_refuses(
     assert exceeded == {name for name, count in sums.items() if count > one.of.amounts[name]}
     claims.make(f"{ID}/{first}")
     if exceeded:
-        with pytest.raises(dp.AllocationError, match=r"Insufficient Resources \(NVML error 23\)"):
+        with pytest.raises(dp.DevicePluginError, match=r"Insufficient Resources \(NVML error 23\)"):
             claims.make(f"{ID}/{second}")
     else:
         claims.make(f"{ID}/{second}")
@@ -207,9 +211,14 @@ def test_a_part_without_a_device_node_is_not_made(claims: Claims) -> None:
     has_minors(claims.rig, nodes=False)
     claims.restart(pass_device_specs=True)
     claims.plugin._clock = replace_pauses(claims)
-    with pytest.raises(dp.AllocationError, match=r"no device node .*nvidia-cap12.*nvidia-modprobe"):
+    missing = r"no device node .*nvidia-cap12.*nvidia-modprobe"
+    with pytest.raises(dp.DevicePluginError, match=missing):
         claims.make(HALF)
     assert [] == claims.exist()
+    claims.plugin.made = {HALF: ""}
+    with pytest.raises(dp.DevicePluginError, match=missing):
+        claims.plugin.make_part(claims.found()[HALF])
+    assert ["3g.40gb@4"] == claims.exist()  # the framework decides, as a pod may have it
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -294,7 +303,7 @@ def test_what_others_made_is_offered_as_ever_and_takes_its_place(claims: Claims)
     assert "nvidia.com/mig-2g.20gb" == found[static].resource
     assert not found[static].part
     assert "014567" == slices(claims)
-    with pytest.raises(dp.AllocationError, match="Insufficient Resources"):
+    with pytest.raises(dp.DevicePluginError, match="Insufficient Resources"):
         claims.make(f"{ID}/1g.10gb@3")
     claims.make(HALF)
     claims.rig.fake.by_hand("instance 0 gi=11 profile=1g.10gb start=0")  # without a MIG device
@@ -371,6 +380,7 @@ def test_what_others_made_of_a_removed_part_stays(claims: Claims) -> None:
     [
         *((CREATE, code) for code in (2, 3, 4, 15, 19, 23, 999)),
         *((COMPLETE, code) for code in (2, 3, 4, 15, 19, 23, 999)),
+        ("nvmlGpuInstanceGetInfo", 999),
         ("nvmlGpuInstanceGetComputeInstanceProfileInfo", 3),
         ("nvmlDeviceGetMinorNumber", 999),
         ("nvmlDeviceGetGpuInstances", 999),
@@ -379,25 +389,31 @@ def test_what_others_made_of_a_removed_part_stays(claims: Claims) -> None:
 def test_a_part_that_cannot_be_made_leaves_nothing(
     claims: Claims, function: str, code: int
 ) -> None:
-    claims.found()
+    device = claims.found()[HALF]
     claims.rig.fake.fail(function, code)
-    with pytest.raises(dp.AllocationError, match=rf"{HALF[-9:]}: {function}.*NVML error {code}"):
-        claims.make(HALF)
+    claims.plugin.made = {HALF: ""}
+    message = rf"{HALF[-9:]}: {function}.*NVML error {code}"
+    with pytest.raises(dp.DevicePluginError, match=message) as raised:
+        claims.plugin.make_part(device)
     claims.rig.fake.mend()
-    claims.unmake(HALF)
+    if not isinstance(raised.value, dp.AllocationError):
+        claims.unmake(HALF)
     assert [] == claims.exist()
+    claims.plugin.made = {}
+    assert "01234567" == slices(claims)
     claims.make(HALF)
 
 
-def test_a_part_whose_rest_cannot_be_removed_is_not_forgotten(claims: Claims) -> None:
-    claims.rig.fake.fail(COMPLETE, 23)
-    claims.rig.fake.fail("nvmlGpuInstanceDestroy", 19)
-    with pytest.raises(dp.DevicePluginError, match=r"its rest stays: .*In use") as raised:
-        claims.make(HALF)
-    assert not isinstance(raised.value, dp.AllocationError)
+def test_a_part_with_the_number_of_what_others_removed_is_ours(claims: Claims) -> None:
+    claims.rig.fake.by_hand("instance 0 gi=1 profile=3g.40gb start=4")
+    device = claims.found()[HALF]
+    claims.rig.fake.by_hand("gone 0 gi=1")
+    claims.rig.fake.fail(COMPLETE, 999)
+    claims.plugin.made = {HALF: ""}
+    with suppress(dp.DevicePluginError):
+        claims.plugin.make_part(device)
     claims.rig.fake.mend()
     assert ["3g.40gb@4"] == claims.exist()
-    assert "01234567" == slices(claims)
     claims.unmake(HALF)
     assert [] == claims.exist()
 
@@ -482,6 +498,42 @@ def test_a_gpu_that_cannot_be_switched_back_is_unhealthy_until_it_can(switching:
     assert "mig=off mig-pending=off" == mode(switching)
 
 
+def test_a_gpu_whose_mig_mode_an_admin_switched_off_is_whole_after_its_part(
+    switching: Claims,
+) -> None:
+    switching.make(HALF)
+    switching.rig.fake.by_hand("gone 0 gi=1")
+    switching.rig.fake.by_hand("gpu 0 mig=off mig-pending=off")
+    assert [HALF] == [*unhealthy(switching.found())]
+    switching.unmake(HALF)
+    switching.plugin.allocate([switching.found()[ID]])
+
+
+@pytest.mark.parametrize(
+    ("given", "gpu", "reason"),
+    [
+        ({"mig_on_demand": "on"}, {}, "MIG is off: nvidia-smi -mig 1"),
+        ({"mig_on_demand": "off"}, {}, "MIG is off: nvidia-smi -mig 1"),
+        (
+            {"sharing": {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}}},
+            {},
+            "share",
+        ),
+        ({}, {"compute": "8.0"}, "has to be reset"),
+    ],
+)
+def test_a_gpu_is_not_switched_for_a_claim_that_was_allocated_before_settings_changed(
+    switching: Claims, given: Mapping[str, Any], gpu: Mapping[str, Any], reason: str
+) -> None:
+    device = switching.found()[HALF]
+    switching.rig.fake.change(0, **gpu)
+    switching.restart(**given)
+    switching.found()
+    with pytest.raises(dp.AllocationError, match=reason):
+        switching.plugin.make_part(device)
+    assert [] == switching.rig.fake.made()
+
+
 def test_what_others_switched_on_stays_on(switching: Claims) -> None:
     switching.rig.fake.change(0, mig="on")
     assert ID not in switching.found()
@@ -506,6 +558,8 @@ NOTHING = "mig-on-demand has no effect: no GPU can be divided: "
         ({"mig_on_demand": "switch"}, {"compute": "8.0"}, 0, "has to be reset to switch it on"),
         ({"mig_on_demand": "switch", "sharing": "shared"}, {}, 0, "it is shared by several"),
         ({}, {"mig": "on"}, 4, "Insufficient Permissions.*the component gpu-mig"),
+        ({}, {"mig": "on"}, 3, "its driver lists no places for MIG devices"),
+        ({}, {"mig": "on"}, 13, "its driver lists no places for MIG devices"),
         ({}, {"mig": "on"}, 999, "Unknown Error"),
     ],
 )
