@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.kit.containers import Container
+from deviceplugin_gpu.parts.switching import Ours
 from deviceplugin_gpu.usage import Row, by_holder
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy
@@ -432,6 +434,18 @@ def test_what_could_not_be_remembered_is_not_made(claims: Claims) -> None:
     assert [] == claims.exist()
 
 
+def test_what_two_processes_remember_at_once_is_remembered(tmp_path: Path) -> None:
+    def remember(process: int) -> None:
+        ours = Ours(tmp_path / "health.json")
+        for number in range(40):
+            ours.add(f"{process} {number}")
+            ours.refresh()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [None] * 4 == list(pool.map(remember, range(4)))
+    assert 160 == len(Ours(tmp_path / "health.json").names)
+
+
 def test_a_part_in_use_is_removed_when_its_process_has_ended(claims: Claims) -> None:
     claims.make(HALF)
     claims.rig.fake.by_hand("process 0 pid=4711 gi=1 ci=0")
@@ -572,7 +586,7 @@ def test_a_gpu_that_cannot_be_divided_is_as_without_and_says_why(
     rig.has(Fleet.of(1, **{**H100, **gpu}))
     if fault:
         rig.fake.fail("nvmlDeviceGetGpuInstancePossiblePlacements_v2", fault)
-    divided = rig.plugin(**{"mig_on_demand": "on", **given})
+    divided = rig.plugin(**{"mig_on_demand": "on", "protocol": "dra", **given})
     plain = rig.plugin(**{**given, "mig_on_demand": "off"})
     assert devices(plain) == devices(divided)
     said = "\n".join(one for one in divided.shortfalls if one not in plain.shortfalls)
@@ -585,6 +599,10 @@ def test_a_gpu_whose_mig_mode_is_on_is_not_given_as_a_whole(rig: GpuRig, strateg
     rig.has(Fleet((off, replace(on, values={**H100, "mig": "on"}))))
     plugin = rig.plugin(mig_on_demand="on", mig_strategy=strategy)
     assert {off.uuid} == {one for one in devices(plugin) if "/" not in one}
+    (said,) = plugin.shortfalls
+    assert said.endswith("only claims get MIG devices that are made: use protocol: dra")
+    plugin = rig.plugin(mig_on_demand="on", mig_strategy=strategy, protocol="dra")
+    assert 1 < len(devices(plugin))
     assert [] == list(plugin.shortfalls)
 
 

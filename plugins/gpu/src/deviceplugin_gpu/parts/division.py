@@ -22,6 +22,7 @@ from deviceplugin_gpu.parts.switching import Ours, Switch
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
 _REMOVED: Final = "its MIG device {} was removed by somebody else: a new pod gets a new one"
+_NOT_OFFERED: Final = "mig-on-demand: only claims get MIG devices that are made: use protocol: dra"
 
 
 class Division:
@@ -200,6 +201,8 @@ class Division:
     def _warnings(self) -> Iterator[str]:
         if self._settings.mig_on_demand == "off":
             return
+        if self._settings.protocol != "dra":
+            yield _NOT_OFFERED
         reasons = {uuid: one for uuid, one in self._readings.items() if one.reason}
         if reasons and len(reasons) == len(self._readings):
             said = "; ".join(dict.fromkeys(one.reason for one in reasons.values()))
