@@ -446,6 +446,16 @@ def test_what_two_processes_remember_at_once_is_remembered(tmp_path: Path) -> No
     assert 160 == len(Ours(tmp_path / "health.json").names)
 
 
+@pytest.mark.parametrize("code", [3, 999])
+def test_a_part_is_not_taken_for_removed_where_the_mode_cannot_be_read(
+    claims: Claims, code: int
+) -> None:
+    claims.make(HALF)
+    claims.rig.fake.fail("nvmlDeviceGetMigMode", code)
+    with pytest.raises(dp.DevicePluginError, match="nvmlDeviceGetMigMode"):
+        claims.unmake(HALF)
+
+
 def test_a_part_in_use_is_removed_when_its_process_has_ended(claims: Claims) -> None:
     claims.make(HALF)
     claims.rig.fake.by_hand("process 0 pid=4711 gi=1 ci=0")
@@ -482,6 +492,20 @@ def test_mig_is_on_from_the_first_part_to_the_last(switching: Claims) -> None:
     switching.unmake(HALF)
     assert "mig=off mig-pending=off" == mode(switching)
     switching.plugin.allocate([switching.found()[ID]])
+
+
+@pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
+def test_labels_of_the_node_do_not_change_with_claims(switching: Claims, strategy: str) -> None:
+    file = switching.rig.path / "labels"
+
+    def labels() -> list[str]:
+        switching.found()
+        return [one for one in file.read_text().splitlines() if "timestamp" not in one]
+
+    switching.restart(labels_file=file, mig_strategy=strategy)
+    before = labels()
+    switching.make(SMALL)
+    assert before == labels()
 
 
 @pytest.mark.parametrize("how", ["busy", "process"])
@@ -634,6 +658,23 @@ def test_a_gpu_that_is_lost_has_no_parts_left(claims: Claims) -> None:
     claims.rig.fake.change(0, state="ok")
     assert "01234567" == slices(claims)
     assert not unhealthy(claims.found())
+
+
+@pytest.mark.parametrize("code", [4, 999])
+def test_parts_of_claims_are_not_missing_while_they_cannot_be_read(
+    claims: Claims, code: int
+) -> None:
+    claims.make(HALF)
+    claims.rig.fake.fail("nvmlDeviceGetGpuInstances", code)
+    assert HALF in claims.found()
+    claims.restart()
+    if code == 4:  # that lasts: other devices must not wait for it
+        assert [] == [*claims.found()]  # and nobody gets the GPU as a whole
+        return
+    with pytest.raises(dp.DiscoveryError, match="nvmlDeviceGetGpuInstances"):
+        claims.found()
+    claims.rig.fake.mend()
+    assert HALF in claims.found()
 
 
 def test_an_xid_makes_all_parts_of_its_gpu_unhealthy(claims: Claims) -> None:

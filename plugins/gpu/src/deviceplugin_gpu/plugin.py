@@ -109,7 +109,7 @@ class GpuPlugin(dp.Plugin):
             self._channels = tuple(channels)
         held = {device.id.partition("::")[0] for device in self.held}
         refused, unshared = self._mps.check(found.units, snapshot.cuda, held)
-        labelled = self._label(snapshot, found.units)
+        labelled = self._label(divided.snapshot if divided.snapshot.gpus else snapshot, found.units)
         self.shortfalls = [*found.warnings, *divided.warnings, *strange, *unshared, *labelled]
         self._placement = Placement(
             snapshot,

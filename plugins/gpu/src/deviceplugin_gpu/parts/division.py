@@ -183,7 +183,7 @@ class Division:
             left = replace(gpu, migs=tuple(kept))
             if gpu.uuid in self.switched and not kept:
                 yield replace(left, mig_enabled=False)
-            elif (kept and shows_migs) or not (gpu.mig_enabled and one.parts):
+            elif (kept and shows_migs) or not (gpu.mig_enabled and (one.parts or _of(gpu, made))):
                 yield left
 
     def _find_made(self, snapshot: Snapshot, plugin: dp.Plugin) -> None:

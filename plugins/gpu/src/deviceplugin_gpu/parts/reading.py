@@ -26,7 +26,8 @@ def read(
 ) -> Reading:
     """Return what can be made of ``gpu``; what cannot be read of it is as ``before``.
 
-    ``has_made``: claims have parts of it, whatever the settings are now.
+    ``has_made``: claims have parts of it, whatever the settings are now. DiscoveryError if it has
+    never been read then.
     """
     if not gpu.answers:
         return before
@@ -39,6 +40,8 @@ def read(
             return replace(found, reason=why) if why else found
     except NvmlError as error:
         denied = error.code == api.NO_PERMISSION
+        if has_made and not (denied or before.profiles):
+            raise  # what claims have must be listed, or would be forgotten when they end
         said = f"{error}: {_RIGHTS}" if denied else str(error)
         lasting = denied or not before.profiles
         return replace(before, reason=why or (said if lasting else ""), problem=said)
