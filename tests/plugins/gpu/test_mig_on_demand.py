@@ -434,6 +434,21 @@ def test_what_could_not_be_remembered_is_not_made(claims: Claims) -> None:
     assert [] == claims.exist()
 
 
+def test_what_another_process_left_is_removed_without_a_discovery(switching: Claims) -> None:
+    other = switching.rig.plugin(**switching.given)
+    device = devices(other)[HALF]
+    switching.found()
+    switching.rig.fake.fail(COMPLETE, 999)
+    with suppress(dp.DevicePluginError):
+        switching.plugin.make_part(device)
+    switching.rig.fake.mend()
+    assert ["3g.40gb@4"] == switching.exist()
+    other.made = {HALF: ""}
+    other.unmake_part(device, "")
+    assert [] == switching.exist()
+    assert "mig=off mig-pending=off" == mode(switching)
+
+
 def test_what_two_processes_remember_at_once_is_remembered(tmp_path: Path) -> None:
     def remember(process: int) -> None:
         ours = Ours(tmp_path / "health.json")
@@ -717,6 +732,15 @@ def test_a_container_is_charged_for_the_part_that_it_has() -> None:
     row = Row(ID, "MIG-a", container, {"memory_used_bytes": 5.0, "utilization_ratio": 0.5})
     holder = (GPU, HALF, "ns", "pod", "main")
     assert {holder: row.used} == by_holder([row], [holder], {HALF: "MIG-a"})
+
+
+def test_a_gpu_whose_driver_hangs_holds_up_no_other(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2, mig="on", **H100))
+    claims = Claims(rig)
+    claims.found()
+    with claims.plugin._get_division()._turn(ID):  # as a call under way has it
+        claims.make(f"{FakeGpu(1).uuid}/3g.40gb@4")
+        claims.found()
 
 
 def test_a_new_part_is_never_taken_for_that_of_others(claims: Claims) -> None:

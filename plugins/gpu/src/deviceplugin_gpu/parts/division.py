@@ -33,7 +33,8 @@ class Division:
         self._readings: Mapping[str, Reading] = {}
         self._removed: frozenset[str] = frozenset()
         self._idle: set[str] = set()
-        self._changing, self._naming = Lock(), Lock()
+        self._turns: dict[str, Lock] = {}
+        self._naming = Lock()
         self._ours = Ours(settings.state_file)
         self._switch = Switch(self._ours)
         self.units: Mapping[str, Unit] = {}
@@ -89,7 +90,7 @@ class Division:
         gpu = next((gpu for gpu in self._driver.gpus if gpu.uuid == gpu_of(part_id)), None)
         if gpu is None:
             raise dp.AllocationError(f"{part_id}: its GPU is not there")
-        with self._changing:
+        with self._turn(gpu.uuid):
             try:
                 with self._handle(gpu) as handle:
                     unit = self._make(gpu, handle, part_id, plugin.made.get(part_id, ""))
@@ -110,7 +111,7 @@ class Division:
         if part_id not in parts:
             raise dp.AllocationError(f"{part_id}: its GPU has no such place")
         minor = call("nvmlDeviceGetMinorNumber", handle)  # switching the mode may have changed it
-        is_begun, begin = part_id in self._ours.names, partial(self._ours.add, part_id)
+        is_begun, begin = self._ours.has(part_id), partial(self._ours.add, part_id)
         device = making.make(handle, part_id, parts, identity, begin, is_begun=is_begun)
         return _unit(parts[part_id], device, minor)
 
@@ -124,9 +125,10 @@ class Division:
         gpu = next((gpu for gpu in self._driver.gpus if gpu.uuid == uuid), Gpu(-1, uuid))
         others = [one for one in plugin.made if gpu_of(one) == uuid and one != part_id]
         identity = plugin.made.get(part_id, identity)
-        with self._changing:
-            its = self.units.get(part_id)
-            self._removed |= {identity, its.uuid if its else ""}
+        with self._turn(uuid):
+            with self._naming:
+                its = self.units.get(part_id)
+                self._removed |= {identity, its.uuid if its else ""}
             try:
                 with self._handle(gpu) as handle:
                     if self._remove(gpu, handle, part_id, identity) and not others:
@@ -142,8 +144,12 @@ class Division:
         """Remove a part; return whether nothing else is left of its GPU."""
         if not instances.mode(handle)[0]:
             return True
-        is_begun = part_id in self._ours.names
+        is_begun = self._ours.has(part_id)
         return making.remove(handle, part_id, self._parts(gpu, handle), identity, is_begun=is_begun)
+
+    def _turn(self, uuid: str) -> Lock:
+        """Return the lock of a GPU: a driver that hangs on one holds up no other."""
+        return self._turns.setdefault(uuid, Lock())
 
     def _is_away(self, error: NvmlError, uuid: str) -> bool:
         is_known = any(gpu.uuid == uuid for gpu in self._driver.gpus)
@@ -233,12 +239,13 @@ class Division:
             if gpu.uuid in self.switched and gpu.answers and not _of(gpu, plugin.made.items())
         }
         for gpu in snapshot.gpus:
-            if gpu.uuid in idle & self._idle and self._changing.acquire(blocking=False):
+            turn = self._turn(gpu.uuid)
+            if gpu.uuid in idle & self._idle and turn.acquire(blocking=False):
                 try:
                     if not _of(gpu, plugin.made.items()):
                         self._settle_one(gpu)
                 finally:
-                    self._changing.release()
+                    turn.release()
         self._idle = idle
 
     def _settle_one(self, gpu: Gpu) -> None:

@@ -90,7 +90,7 @@ def owned(
 
     ``migs`` has the instance of each MIG device by its UUID. An instance is a part's if it is in
     its place, with its MIG device, or without any, or if the part's identity is not known yet. The
-    UUID alone tells nothing: the driver computes it of the numbers of instances.
+    UUID alone is not enough: a driver may compute it of the numbers of instances.
     """
     used, found = {*migs.values()}, {}
     for one, identity in made:

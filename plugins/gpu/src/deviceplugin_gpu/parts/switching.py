@@ -40,6 +40,11 @@ class Ours:
         with self._lock:
             self._load()
 
+    def has(self, name: str) -> bool:
+        """Return whether we did it, in this process or another."""
+        self.refresh()
+        return name in self.names
+
     def add(self, name: str) -> None:
         """Remember it, before it is done; AllocationError if that is impossible."""
         if not self._change(name, there=True):
@@ -75,7 +80,7 @@ class Ours:
 
 
 class Switch:
-    """The MIG modes. For one thread at a time."""
+    """The MIG modes. For one thread at a time for each GPU."""
 
     def __init__(self, ours: Ours) -> None:
         self._ours = ours
@@ -97,7 +102,7 @@ class Switch:
 
     def off(self, uuid: str, gpu: Handle) -> None:
         """Switch MIG off if we switched it on. If that fails, it is tried at each discovery."""
-        if uuid not in self._ours.names:
+        if not self._ours.has(uuid):
             return
         try:
             if instances.mode(gpu)[0]:
