@@ -92,3 +92,16 @@ def test_nothing_is_made_beside_what_a_pod_has(
     assert [] == rig.fake.made()
     end(node, "whole")
     assert 1 == len(visible(node, "half"))
+
+
+@pytest.mark.slow
+def test_what_failed_in_the_middle_is_removed_and_made_when_it_can_be(
+    node: DualNode, rig: GpuRig
+) -> None:
+    rig.fake.fail("nvmlGpuInstanceCreateComputeInstance", 999)
+    run(node, "half", HALF)
+    eventually(lambda: {"gone 0 gi=1", "gpu 0 mig=off mig-pending=off"} <= {*rig.fake.made()})
+    rig.fake.mend()
+    assert 1 == len(visible(node, "half"))
+    end(node, "half")
+    eventually(lambda: "gpu 0 mig=off mig-pending=off" == rig.fake.made()[-1])

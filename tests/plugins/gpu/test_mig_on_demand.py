@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.kit.containers import Container
+from deviceplugin_gpu.parts.switching import Ours
 from deviceplugin_gpu.usage import Row, by_holder
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy
@@ -48,6 +50,10 @@ class Claims:
         try:
             made = self.plugin.make_part(device)
         except dp.AllocationError:
+            self.plugin.made = others
+            raise
+        except dp.DevicePluginError:
+            self.plugin.unmake_part(device, "")
             self.plugin.made = others
             raise
         assert made.part
@@ -159,7 +165,7 @@ def test_counters_exclude_what_the_driver_refuses(
     assert exceeded == {name for name, count in sums.items() if count > one.of.amounts[name]}
     claims.make(f"{ID}/{first}")
     if exceeded:
-        with pytest.raises(dp.AllocationError, match=r"Insufficient Resources \(NVML error 23\)"):
+        with pytest.raises(dp.DevicePluginError, match=r"Insufficient Resources \(NVML error 23\)"):
             claims.make(f"{ID}/{second}")
     else:
         claims.make(f"{ID}/{second}")
@@ -207,9 +213,14 @@ def test_a_part_without_a_device_node_is_not_made(claims: Claims) -> None:
     has_minors(claims.rig, nodes=False)
     claims.restart(pass_device_specs=True)
     claims.plugin._clock = replace_pauses(claims)
-    with pytest.raises(dp.AllocationError, match=r"no device node .*nvidia-cap12.*nvidia-modprobe"):
+    missing = r"no device node .*nvidia-cap12.*nvidia-modprobe"
+    with pytest.raises(dp.DevicePluginError, match=missing):
         claims.make(HALF)
     assert [] == claims.exist()
+    claims.plugin.made = {HALF: ""}
+    with pytest.raises(dp.DevicePluginError, match=missing):
+        claims.plugin.make_part(claims.found()[HALF])
+    assert ["3g.40gb@4"] == claims.exist()  # the framework decides, as a pod may have it
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -294,7 +305,7 @@ def test_what_others_made_is_offered_as_ever_and_takes_its_place(claims: Claims)
     assert "nvidia.com/mig-2g.20gb" == found[static].resource
     assert not found[static].part
     assert "014567" == slices(claims)
-    with pytest.raises(dp.AllocationError, match="Insufficient Resources"):
+    with pytest.raises(dp.DevicePluginError, match="Insufficient Resources"):
         claims.make(f"{ID}/1g.10gb@3")
     claims.make(HALF)
     claims.rig.fake.by_hand("instance 0 gi=11 profile=1g.10gb start=0")  # without a MIG device
@@ -371,6 +382,7 @@ def test_what_others_made_of_a_removed_part_stays(claims: Claims) -> None:
     [
         *((CREATE, code) for code in (2, 3, 4, 15, 19, 23, 999)),
         *((COMPLETE, code) for code in (2, 3, 4, 15, 19, 23, 999)),
+        ("nvmlGpuInstanceGetInfo", 999),
         ("nvmlGpuInstanceGetComputeInstanceProfileInfo", 3),
         ("nvmlDeviceGetMinorNumber", 999),
         ("nvmlDeviceGetGpuInstances", 999),
@@ -379,25 +391,31 @@ def test_what_others_made_of_a_removed_part_stays(claims: Claims) -> None:
 def test_a_part_that_cannot_be_made_leaves_nothing(
     claims: Claims, function: str, code: int
 ) -> None:
-    claims.found()
+    device = claims.found()[HALF]
     claims.rig.fake.fail(function, code)
-    with pytest.raises(dp.AllocationError, match=rf"{HALF[-9:]}: {function}.*NVML error {code}"):
-        claims.make(HALF)
+    claims.plugin.made = {HALF: ""}
+    message = rf"{HALF[-9:]}: {function}.*NVML error {code}"
+    with pytest.raises(dp.DevicePluginError, match=message) as raised:
+        claims.plugin.make_part(device)
     claims.rig.fake.mend()
-    claims.unmake(HALF)
+    if not isinstance(raised.value, dp.AllocationError):
+        claims.unmake(HALF)
     assert [] == claims.exist()
+    claims.plugin.made = {}
+    assert "01234567" == slices(claims)
     claims.make(HALF)
 
 
-def test_a_part_whose_rest_cannot_be_removed_is_not_forgotten(claims: Claims) -> None:
-    claims.rig.fake.fail(COMPLETE, 23)
-    claims.rig.fake.fail("nvmlGpuInstanceDestroy", 19)
-    with pytest.raises(dp.DevicePluginError, match=r"its rest stays: .*In use") as raised:
-        claims.make(HALF)
-    assert not isinstance(raised.value, dp.AllocationError)
+def test_a_part_with_the_number_of_what_others_removed_is_ours(claims: Claims) -> None:
+    claims.rig.fake.by_hand("instance 0 gi=1 profile=3g.40gb start=4")
+    device = claims.found()[HALF]
+    claims.rig.fake.by_hand("gone 0 gi=1")
+    claims.rig.fake.fail(COMPLETE, 999)
+    claims.plugin.made = {HALF: ""}
+    with suppress(dp.DevicePluginError):
+        claims.plugin.make_part(device)
     claims.rig.fake.mend()
     assert ["3g.40gb@4"] == claims.exist()
-    assert "01234567" == slices(claims)
     claims.unmake(HALF)
     assert [] == claims.exist()
 
@@ -414,6 +432,43 @@ def test_what_could_not_be_remembered_is_not_made(claims: Claims) -> None:
     assert "01234567" == slices(claims)
     claims.unmake(HALF)
     assert [] == claims.exist()
+
+
+def test_what_another_process_left_is_removed_without_a_discovery(switching: Claims) -> None:
+    other = switching.rig.plugin(**switching.given)
+    device = devices(other)[HALF]
+    switching.found()
+    switching.rig.fake.fail(COMPLETE, 999)
+    with suppress(dp.DevicePluginError):
+        switching.plugin.make_part(device)
+    switching.rig.fake.mend()
+    assert ["3g.40gb@4"] == switching.exist()
+    other.made = {HALF: ""}
+    other.unmake_part(device, "")
+    assert [] == switching.exist()
+    assert "mig=off mig-pending=off" == mode(switching)
+
+
+def test_what_two_processes_remember_at_once_is_remembered(tmp_path: Path) -> None:
+    def remember(process: int) -> None:
+        ours = Ours(tmp_path / "health.json")
+        for number in range(40):
+            ours.add(f"{process} {number}")
+            ours.refresh()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [None] * 4 == list(pool.map(remember, range(4)))
+    assert 160 == len(Ours(tmp_path / "health.json").names)
+
+
+@pytest.mark.parametrize("code", [3, 999])
+def test_a_part_is_not_taken_for_removed_where_the_mode_cannot_be_read(
+    claims: Claims, code: int
+) -> None:
+    claims.make(HALF)
+    claims.rig.fake.fail("nvmlDeviceGetMigMode", code)
+    with pytest.raises(dp.DevicePluginError, match="nvmlDeviceGetMigMode"):
+        claims.unmake(HALF)
 
 
 def test_a_part_in_use_is_removed_when_its_process_has_ended(claims: Claims) -> None:
@@ -454,6 +509,20 @@ def test_mig_is_on_from_the_first_part_to_the_last(switching: Claims) -> None:
     switching.plugin.allocate([switching.found()[ID]])
 
 
+@pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
+def test_labels_of_the_node_do_not_change_with_claims(switching: Claims, strategy: str) -> None:
+    file = switching.rig.path / "labels"
+
+    def labels() -> list[str]:
+        switching.found()
+        return [one for one in file.read_text().splitlines() if "timestamp" not in one]
+
+    switching.restart(labels_file=file, mig_strategy=strategy)
+    before = labels()
+    switching.make(SMALL)
+    assert before == labels()
+
+
 @pytest.mark.parametrize("how", ["busy", "process"])
 def test_a_gpu_in_use_is_not_switched(switching: Claims, how: str) -> None:
     if how == "busy":
@@ -482,6 +551,42 @@ def test_a_gpu_that_cannot_be_switched_back_is_unhealthy_until_it_can(switching:
     assert "mig=off mig-pending=off" == mode(switching)
 
 
+def test_a_gpu_whose_mig_mode_an_admin_switched_off_is_whole_after_its_part(
+    switching: Claims,
+) -> None:
+    switching.make(HALF)
+    switching.rig.fake.by_hand("gone 0 gi=1")
+    switching.rig.fake.by_hand("gpu 0 mig=off mig-pending=off")
+    assert [HALF] == [*unhealthy(switching.found())]
+    switching.unmake(HALF)
+    switching.plugin.allocate([switching.found()[ID]])
+
+
+@pytest.mark.parametrize(
+    ("given", "gpu", "reason"),
+    [
+        ({"mig_on_demand": "on"}, {}, "MIG is off: nvidia-smi -mig 1"),
+        ({"mig_on_demand": "off"}, {}, "MIG is off: nvidia-smi -mig 1"),
+        (
+            {"sharing": {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]}}},
+            {},
+            "share",
+        ),
+        ({}, {"compute": "8.0"}, "has to be reset"),
+    ],
+)
+def test_a_gpu_is_not_switched_for_a_claim_that_was_allocated_before_settings_changed(
+    switching: Claims, given: Mapping[str, Any], gpu: Mapping[str, Any], reason: str
+) -> None:
+    device = switching.found()[HALF]
+    switching.rig.fake.change(0, **gpu)
+    switching.restart(**given)
+    switching.found()
+    with pytest.raises(dp.AllocationError, match=reason):
+        switching.plugin.make_part(device)
+    assert [] == switching.rig.fake.made()
+
+
 def test_what_others_switched_on_stays_on(switching: Claims) -> None:
     switching.rig.fake.change(0, mig="on")
     assert ID not in switching.found()
@@ -506,6 +611,8 @@ NOTHING = "mig-on-demand has no effect: no GPU can be divided: "
         ({"mig_on_demand": "switch"}, {"compute": "8.0"}, 0, "has to be reset to switch it on"),
         ({"mig_on_demand": "switch", "sharing": "shared"}, {}, 0, "it is shared by several"),
         ({}, {"mig": "on"}, 4, "Insufficient Permissions.*the component gpu-mig"),
+        ({}, {"mig": "on"}, 3, "its driver lists no places for MIG devices"),
+        ({}, {"mig": "on"}, 13, "its driver lists no places for MIG devices"),
         ({}, {"mig": "on"}, 999, "Unknown Error"),
     ],
 )
@@ -518,7 +625,7 @@ def test_a_gpu_that_cannot_be_divided_is_as_without_and_says_why(
     rig.has(Fleet.of(1, **{**H100, **gpu}))
     if fault:
         rig.fake.fail("nvmlDeviceGetGpuInstancePossiblePlacements_v2", fault)
-    divided = rig.plugin(**{"mig_on_demand": "on", **given})
+    divided = rig.plugin(**{"mig_on_demand": "on", "protocol": "dra", **given})
     plain = rig.plugin(**{**given, "mig_on_demand": "off"})
     assert devices(plain) == devices(divided)
     said = "\n".join(one for one in divided.shortfalls if one not in plain.shortfalls)
@@ -531,6 +638,10 @@ def test_a_gpu_whose_mig_mode_is_on_is_not_given_as_a_whole(rig: GpuRig, strateg
     rig.has(Fleet((off, replace(on, values={**H100, "mig": "on"}))))
     plugin = rig.plugin(mig_on_demand="on", mig_strategy=strategy)
     assert {off.uuid} == {one for one in devices(plugin) if "/" not in one}
+    (said,) = plugin.shortfalls
+    assert said.endswith("only claims get MIG devices that are made: use protocol: dra")
+    plugin = rig.plugin(mig_on_demand="on", mig_strategy=strategy, protocol="dra")
+    assert 1 < len(devices(plugin))
     assert [] == list(plugin.shortfalls)
 
 
@@ -562,6 +673,23 @@ def test_a_gpu_that_is_lost_has_no_parts_left(claims: Claims) -> None:
     claims.rig.fake.change(0, state="ok")
     assert "01234567" == slices(claims)
     assert not unhealthy(claims.found())
+
+
+@pytest.mark.parametrize("code", [4, 999])
+def test_parts_of_claims_are_not_missing_while_they_cannot_be_read(
+    claims: Claims, code: int
+) -> None:
+    claims.make(HALF)
+    claims.rig.fake.fail("nvmlDeviceGetGpuInstances", code)
+    assert HALF in claims.found()
+    claims.restart()
+    if code == 4:  # that lasts: other devices must not wait for it
+        assert [] == [*claims.found()]  # and nobody gets the GPU as a whole
+        return
+    with pytest.raises(dp.DiscoveryError, match="nvmlDeviceGetGpuInstances"):
+        claims.found()
+    claims.rig.fake.mend()
+    assert HALF in claims.found()
 
 
 def test_an_xid_makes_all_parts_of_its_gpu_unhealthy(claims: Claims) -> None:
@@ -604,6 +732,15 @@ def test_a_container_is_charged_for_the_part_that_it_has() -> None:
     row = Row(ID, "MIG-a", container, {"memory_used_bytes": 5.0, "utilization_ratio": 0.5})
     holder = (GPU, HALF, "ns", "pod", "main")
     assert {holder: row.used} == by_holder([row], [holder], {HALF: "MIG-a"})
+
+
+def test_a_gpu_whose_driver_hangs_holds_up_no_other(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2, mig="on", **H100))
+    claims = Claims(rig)
+    claims.found()
+    with claims.plugin._get_division()._turn(ID):  # as a call under way has it
+        claims.make(f"{FakeGpu(1).uuid}/3g.40gb@4")
+        claims.found()
 
 
 def test_a_new_part_is_never_taken_for_that_of_others(claims: Claims) -> None:

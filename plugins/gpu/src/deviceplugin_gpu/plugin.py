@@ -109,7 +109,7 @@ class GpuPlugin(dp.Plugin):
             self._channels = tuple(channels)
         held = {device.id.partition("::")[0] for device in self.held}
         refused, unshared = self._mps.check(found.units, snapshot.cuda, held)
-        labelled = self._label(snapshot, found.units)
+        labelled = self._label(divided.snapshot if divided.snapshot.gpus else snapshot, found.units)
         self.shortfalls = [*found.warnings, *divided.warnings, *strange, *unshared, *labelled]
         self._placement = Placement(
             snapshot,
@@ -162,16 +162,12 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def make_part(self, part: dp.Device) -> dp.Device:
-        division = self._get_division()
-        unit = division.make(part.id, self)
-        try:
-            device_nodes.wait_for(unit, self._settings, self._roots, self._clock)
-            nodes = self._publish()
-            if self._settings.device_list_strategy.cdi and (why := self._cdi.problems([unit])):
-                raise dp.AllocationError(f"{part.id}: {why[unit.id]}")
-        except dp.DevicePluginError:
-            division.unmake(part.id, unit.uuid, self)
-            raise
+        unit = self._get_division().make(part.id, self)
+        # No AllocationError from here on: the framework removes it, unless its pod has it already.
+        device_nodes.wait_for(unit, self._settings, self._roots, self._clock)
+        nodes = self._publish()
+        if self._settings.device_list_strategy.cdi and (why := self._cdi.problems([unit])):
+            raise dp.DevicePluginError(f"{part.id}: {why[unit.id]}")
         return replace(
             part,
             nodes=self._passed([unit], nodes, self._published[1]).get(unit.id, ()),

@@ -76,7 +76,7 @@ def wait_for(unit: Unit, settings: GpuSettings, roots: Roots, clock: Clock) -> N
     """Wait until a new MIG device has its nodes, if containers get those of the host's ``/dev``.
 
     The driver does not create them. Where it is the host's and may be written, this does.
-    AllocationError if they do not appear.
+    DevicePluginError if they do not appear.
     """
     needs_nodes = settings.device_list_strategy.cdi or settings.pass_device_specs
     if not needs_nodes and absence(roots.proc / _MINORS):
@@ -91,7 +91,7 @@ def wait_for(unit: Unit, settings: GpuSettings, roots: Roots, clock: Clock) -> N
         if not missing:
             return
         clock.pause(Event(), _PAUSE)
-    raise dp.AllocationError(
+    raise dp.DevicePluginError(
         f"{unit.uuid} has no device node {', '.join(missing)}: nvidia-modprobe creates it, or this "
         "plugin if it has the host's /dev/nvidia-caps and the capability MKNOD"
     )

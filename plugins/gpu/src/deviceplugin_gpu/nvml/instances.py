@@ -165,7 +165,7 @@ def destroy(gpu: Handle, instance: int, computes: Sequence[int] = ()) -> None:
 
 def mode(gpu: Handle) -> tuple[bool, bool]:
     """Return whether MIG is on, and whether it will be after a reset."""
-    now, pending = ask((0, 0), "nvmlDeviceGetMigMode", gpu)
+    now, pending = call("nvmlDeviceGetMigMode", gpu)
     return bool(now), bool(pending)
 
 

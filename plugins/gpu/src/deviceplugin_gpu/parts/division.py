@@ -1,6 +1,6 @@
 """The parts of all GPUs: read at each discovery, and made and removed for claims."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,11 +17,12 @@ from deviceplugin_gpu.nvml.api import Handle, NvmlError, call
 from deviceplugin_gpu.nvml.instances import Device, Profile
 from deviceplugin_gpu.parts import making
 from deviceplugin_gpu.parts.plan import Made, Part, Plan, Reading, gpu_of, parts_of, plan
-from deviceplugin_gpu.parts.reading import is_shared, read, resource
+from deviceplugin_gpu.parts.reading import is_shared, mode_problem, read, resource
 from deviceplugin_gpu.parts.switching import Ours, Switch
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
 _REMOVED: Final = "its MIG device {} was removed by somebody else: a new pod gets a new one"
+_NOT_OFFERED: Final = "mig-on-demand: only claims get MIG devices that are made: use protocol: dra"
 
 
 class Division:
@@ -30,10 +31,10 @@ class Division:
     def __init__(self, settings: GpuSettings, driver: Driver) -> None:
         self._settings, self._driver = settings, driver
         self._readings: Mapping[str, Reading] = {}
-        self._foreign: Mapping[str, frozenset[int]] = {}
         self._removed: frozenset[str] = frozenset()
         self._idle: set[str] = set()
-        self._changing, self._naming = Lock(), Lock()
+        self._turns: dict[str, Lock] = {}
+        self._naming = Lock()
         self._ours = Ours(settings.state_file)
         self._switch = Switch(self._ours)
         self.units: Mapping[str, Unit] = {}
@@ -72,7 +73,6 @@ class Division:
             for uuid, gpu in ((gpu.uuid, gpu) for gpu in snapshot.gpus)
         }
         self._readings = readings
-        self._foreign = {uuid: one.foreign for uuid, one in plans.items()}
         self._find_made(snapshot, plugin)
         return Divided(
             replace(snapshot, gpus=tuple(self._rest(snapshot, plans, made))),
@@ -90,28 +90,29 @@ class Division:
         gpu = next((gpu for gpu in self._driver.gpus if gpu.uuid == gpu_of(part_id)), None)
         if gpu is None:
             raise dp.AllocationError(f"{part_id}: its GPU is not there")
-        with self._changing:
+        with self._turn(gpu.uuid):
             try:
                 with self._handle(gpu) as handle:
                     unit = self._make(gpu, handle, part_id, plugin.made.get(part_id, ""))
             except NvmlError as error:
-                raise dp.AllocationError(f"{part_id}: {error}") from error
+                has_begun = not self._ours.names.isdisjoint({part_id, gpu.uuid})
+                kind = dp.DevicePluginError if has_begun else dp.AllocationError
+                raise kind(f"{part_id}: {error}") from error
             with self._naming:
                 self.units = {**self.units, part_id: unit}
         return unit
 
     def _make(self, gpu: Gpu, handle: Handle, part_id: str, identity: str) -> Unit:
         if not instances.mode(handle)[0]:
-            if self._settings.mig_on_demand != "switch":
-                raise dp.AllocationError(f"{part_id}: MIG is off: nvidia-smi -mig 1")
+            if why := mode_problem(gpu, self._settings, is_on=False):
+                raise dp.AllocationError(f"{part_id}: {why}")
             self._switch.on(gpu.uuid, handle)
         parts = self._parts(gpu, handle)
         if part_id not in parts:
             raise dp.AllocationError(f"{part_id}: its GPU has no such place")
         minor = call("nvmlDeviceGetMinorNumber", handle)  # switching the mode may have changed it
-        foreign = self._is_foreign(gpu.uuid, part_id)
-        begin = partial(self._ours.add, part_id)
-        device = making.make(handle, part_id, parts, identity, foreign, begin)
+        is_begun, begin = self._ours.has(part_id), partial(self._ours.add, part_id)
+        device = making.make(handle, part_id, parts, identity, begin, is_begun=is_begun)
         return _unit(parts[part_id], device, minor)
 
     def unmake(self, part_id: str, identity: str, plugin: dp.Plugin) -> None:
@@ -124,13 +125,14 @@ class Division:
         gpu = next((gpu for gpu in self._driver.gpus if gpu.uuid == uuid), Gpu(-1, uuid))
         others = [one for one in plugin.made if gpu_of(one) == uuid and one != part_id]
         identity = plugin.made.get(part_id, identity)
-        with self._changing:
-            its = self.units.get(part_id)
-            self._removed |= {identity, its.uuid if its else ""}
+        with self._turn(uuid):
+            with self._naming:
+                its = self.units.get(part_id)
+                self._removed |= {identity, its.uuid if its else ""}
             try:
                 with self._handle(gpu) as handle:
-                    if instances.mode(handle)[0]:
-                        self._unmake(gpu, handle, part_id, identity, is_last=not others)
+                    if self._remove(gpu, handle, part_id, identity) and not others:
+                        self._switch.off(gpu.uuid, handle)
             except NvmlError as error:
                 if not self._is_away(error, uuid):
                     raise
@@ -138,18 +140,16 @@ class Division:
             with self._naming:
                 self.units = {one: unit for one, unit in self.units.items() if one != part_id}
 
-    def _unmake(
-        self, gpu: Gpu, handle: Handle, part_id: str, identity: str, *, is_last: bool
-    ) -> None:
-        foreign = self._is_foreign(gpu.uuid, part_id)
-        is_empty = making.remove(handle, part_id, self._parts(gpu, handle), identity, foreign)
-        if is_empty and is_last:
-            self._switch.off(gpu.uuid, handle)
+    def _remove(self, gpu: Gpu, handle: Handle, part_id: str, identity: str) -> bool:
+        """Remove a part; return whether nothing else is left of its GPU."""
+        if not instances.mode(handle)[0]:
+            return True
+        is_begun = self._ours.has(part_id)
+        return making.remove(handle, part_id, self._parts(gpu, handle), identity, is_begun=is_begun)
 
-    def _is_foreign(self, uuid: str, part_id: str) -> Callable[[int], bool]:
-        """Return whether somebody else made an instance in the place of an unfinished part."""
-        known, is_begun = self._foreign.get(uuid, frozenset()), part_id in self._ours.names
-        return lambda instance: not is_begun or instance in known
+    def _turn(self, uuid: str) -> Lock:
+        """Return the lock of a GPU: a driver that hangs on one holds up no other."""
+        return self._turns.setdefault(uuid, Lock())
 
     def _is_away(self, error: NvmlError, uuid: str) -> bool:
         is_known = any(gpu.uuid == uuid for gpu in self._driver.gpus)
@@ -189,7 +189,7 @@ class Division:
             left = replace(gpu, migs=tuple(kept))
             if gpu.uuid in self.switched and not kept:
                 yield replace(left, mig_enabled=False)
-            elif (kept and shows_migs) or not (gpu.mig_enabled and one.parts):
+            elif (kept and shows_migs) or not (gpu.mig_enabled and (one.parts or _of(gpu, made))):
                 yield left
 
     def _find_made(self, snapshot: Snapshot, plugin: dp.Plugin) -> None:
@@ -207,6 +207,8 @@ class Division:
     def _warnings(self) -> Iterator[str]:
         if self._settings.mig_on_demand == "off":
             return
+        if self._settings.protocol != "dra":
+            yield _NOT_OFFERED
         reasons = {uuid: one for uuid, one in self._readings.items() if one.reason}
         if reasons and len(reasons) == len(self._readings):
             said = "; ".join(dict.fromkeys(one.reason for one in reasons.values()))
@@ -237,12 +239,13 @@ class Division:
             if gpu.uuid in self.switched and gpu.answers and not _of(gpu, plugin.made.items())
         }
         for gpu in snapshot.gpus:
-            if gpu.uuid in idle & self._idle and self._changing.acquire(blocking=False):
+            turn = self._turn(gpu.uuid)
+            if gpu.uuid in idle & self._idle and turn.acquire(blocking=False):
                 try:
                     if not _of(gpu, plugin.made.items()):
                         self._settle_one(gpu)
                 finally:
-                    self._changing.release()
+                    turn.release()
         self._idle = idle
 
     def _settle_one(self, gpu: Gpu) -> None:

@@ -56,8 +56,6 @@ class Plan:
     """What the whole GPU has of each."""
     own: frozenset[int] = frozenset()
     """The GPU instances that claims have."""
-    foreign: frozenset[int] = frozenset()
-    """Those that somebody else made."""
     unfinished: frozenset[tuple[int, int]] = frozenset()
     """The places in which something is being made."""
     gone: Mapping[str, str] = field(default_factory=dict)
@@ -92,7 +90,7 @@ def owned(
 
     ``migs`` has the instance of each MIG device by its UUID. An instance is a part's if it is in
     its place, with its MIG device, or without any, or if the part's identity is not known yet. The
-    UUID alone tells nothing: the driver computes it of the numbers of instances.
+    UUID alone is not enough: a driver may compute it of the numbers of instances.
     """
     used, found = {*migs.values()}, {}
     for one, identity in made:
@@ -129,7 +127,6 @@ def plan(
         {one: takes[one] for one in shown},
         total,
         frozenset(one.id for one in own.values()),
-        frozenset(one.id for one in foreign),
         frozenset(parts[one].place for one, uuid in made if not uuid and one in parts),
         gone,
     )

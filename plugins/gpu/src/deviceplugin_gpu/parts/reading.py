@@ -14,6 +14,7 @@ from deviceplugin_gpu.snapshot import Gpu
 _HOPPER: Final = (9, 0)
 """The compute capability from which on MIG is switched without a reset."""
 _TOO_MANY: Final = "it has more memory slices than can be counted"
+_NO_PLACES: Final = "its driver lists no places for MIG devices"
 _RIGHTS: Final = (
     "the plugin may not configure MIG: add the component gpu-mig, or the capability SYS_ADMIN and "
     "/dev/nvidia-caps/nvidia-cap1"
@@ -25,7 +26,8 @@ def read(
 ) -> Reading:
     """Return what can be made of ``gpu``; what cannot be read of it is as ``before``.
 
-    ``has_made``: claims have parts of it, whatever the settings are now.
+    ``has_made``: claims have parts of it, whatever the settings are now. DiscoveryError if it has
+    never been read then.
     """
     if not gpu.answers:
         return before
@@ -38,6 +40,8 @@ def read(
             return replace(found, reason=why) if why else found
     except NvmlError as error:
         denied = error.code == api.NO_PERMISSION
+        if has_made and not (denied or before.profiles):
+            raise  # what claims have must be listed, or would be forgotten when they end
         said = f"{error}: {_RIGHTS}" if denied else str(error)
         lasting = denied or not before.profiles
         return replace(before, reason=why or (said if lasting else ""), problem=said)
@@ -63,21 +67,24 @@ def _unwanted(gpu: Gpu, settings: GpuSettings) -> str:
 
 def _read(gpu: Gpu, handle: Handle, settings: GpuSettings, known: tuple[Profile, ...]) -> Reading:
     is_on, is_pending = instances.mode(handle)
-    why = instances.blocked(handle) or _mode_problem(gpu, settings, is_on=is_on)
+    why = instances.blocked(handle) or mode_problem(gpu, settings, is_on=is_on)
     problem = ""
     if is_on != is_pending:
         why = problem = "a change of its MIG mode waits for a reset: nvidia-smi --gpu-reset"
     profiles = known if why and not is_on else known or instances.profiles(handle)
+    if not why and not any(profile.places for profile in profiles):
+        why = problem = _NO_PLACES
     if too_many(profiles):
         return Reading(reason=_TOO_MANY, problem=_TOO_MANY)
     found = tuple(instances.instances(handle, profiles)) if is_on else ()
     return Reading(profiles, found, why, problem)
 
 
-def _mode_problem(gpu: Gpu, settings: GpuSettings, *, is_on: bool) -> str:
+def mode_problem(gpu: Gpu, settings: GpuSettings, *, is_on: bool) -> str:
+    """Return why the MIG mode of this GPU is not for parts; empty if it is or may be switched."""
     if is_on:
         return ""
-    if settings.mig_on_demand == "on":
+    if settings.mig_on_demand != "switch":
         return "MIG is off: nvidia-smi -mig 1, or mig-on-demand: switch"
     if is_shared(gpu, settings):
         return "it is shared by several containers as a whole"

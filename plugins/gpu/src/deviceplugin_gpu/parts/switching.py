@@ -1,7 +1,12 @@
 """What we did to GPUs: MIG was switched on for the first part, and parts were made."""
 
+import fcntl
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import deviceplugin as dp
@@ -19,18 +24,26 @@ class Ours:
     """UUIDs of GPUs whose MIG mode we switched on, and ids of parts that we began to make.
 
     They are remembered beside ``state_file``, which no reboot leaves: another process of this boot
-    switches back and removes what we did, and nothing that somebody else did.
+    switches back and removes what we did, and nothing that somebody else did. Thread-safe; several
+    processes may share the file.
     """
 
     def __init__(self, state_file: Path | None) -> None:
         self._path = state_file and state_file.with_name(_FILE)
         self._state = State(self._path, 1)
+        self._lock = Lock()
         self.names = frozenset[str]()
         self.refresh()
 
     def refresh(self) -> None:
         """Learn what another process has changed."""
-        self.names = self._state.load(lambda saved: frozenset(saved["ours"]), self.names)
+        with self._lock:
+            self._load()
+
+    def has(self, name: str) -> bool:
+        """Return whether we did it, in this process or another."""
+        self.refresh()
+        return name in self.names
 
     def add(self, name: str) -> None:
         """Remember it, before it is done; AllocationError if that is impossible."""
@@ -42,15 +55,32 @@ class Ours:
         self._change(name, there=False)
 
     def _change(self, name: str, *, there: bool) -> bool:
-        self.refresh()
-        if (name in self.names) == there:
-            return True
-        self.names = self.names | {name} if there else self.names - {name}
-        return self._state.save({"ours": sorted(self.names)}) or self._path is None
+        with self._lock, self._alone():
+            self._load()
+            if (name in self.names) == there:
+                return True
+            self.names = self.names | {name} if there else self.names - {name}
+            return self._state.save({"ours": sorted(self.names)}) or self._path is None
+
+    def _load(self) -> None:
+        self.names = self._state.load(lambda saved: frozenset(saved["ours"]), self.names)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from changing the file."""
+        directory = -1
+        try:
+            with suppress(OSError):  # then nobody can write it, or this file system has no locks
+                directory = os.open(self._path.parent if self._path else "", os.O_CLOEXEC)
+                fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            if directory >= 0:
+                os.close(directory)
 
 
 class Switch:
-    """The MIG modes. For one thread at a time."""
+    """The MIG modes. For one thread at a time for each GPU."""
 
     def __init__(self, ours: Ours) -> None:
         self._ours = ours
@@ -72,7 +102,7 @@ class Switch:
 
     def off(self, uuid: str, gpu: Handle) -> None:
         """Switch MIG off if we switched it on. If that fails, it is tried at each discovery."""
-        if uuid not in self._ours.names:
+        if not self._ours.has(uuid):
             return
         try:
             if instances.mode(gpu)[0]:
