@@ -179,6 +179,7 @@ HALVES = [consuming(f"{of}-half-{n}", "4", "half") for of in ("g0", "g1") for n 
 IN_GROUPS = [
     consuming("g0-a", "1", "a", compatibilityGroups=["x"]),
     consuming("g0-b", "1", "b", compatibilityGroups=["y"]),
+    consuming("g1-b", "1", "b", compatibilityGroups=["y"]),
 ]
 
 
@@ -208,7 +209,7 @@ IN_GROUPS = [
             0,
             "whole: 1 held, 0 possible; half: 0 made, 0 possible",
         ),
-        (IN_GROUPS, [claim("g0-a")], 1, "a: 1 made, 0 possible; b: 0 made, 0 possible"),
+        (IN_GROUPS, [claim("g0-a")], 1, "a: 1 made, 0 possible; b: 0 made, 1 possible"),
     ],
 )
 def test_what_is_left_of_each_profile_is_counted_by_counters(

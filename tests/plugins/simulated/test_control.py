@@ -124,7 +124,7 @@ def test_a_client_that_says_nothing_or_nonsense_harms_nobody(
         (json.dumps({"do": "plug", "devices": [f"*{index}" for index in range(101)]}).encode(),
          "request.devices: more than 100 that are not ids"),
         (b'{"do": "explode"}', ("request.do: 'explode' is not an action: known are unhealthy, "
-         "degraded, slow, fail, recover, unplug, plug, stick, break, make, unmake, reboot, hang, "
+         "degraded, slow, fail, recover, unplug, plug, stick, make, unmake, reboot, hang, "
          "resume, crash")),
     ],
 )  # fmt: skip
@@ -360,12 +360,17 @@ def test_the_command_names_the_setting_that_is_missing(
 
 
 def test_the_installed_command_talks_to_a_plugin(node: Node, path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "deviceplugin_simulated", "ctl", "unhealthy", "gpu-0"],
-        env={**os.environ, "DP_CONTROL_SOCKET": str(path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "gpu-0  unhealthy: simulated fault\n" == done.stdout
+    def run(*words: str, out: int = subprocess.PIPE) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "deviceplugin_simulated", "ctl", *words]
+        env = {**os.environ, "DP_CONTROL_SOCKET": str(path)}
+        done = subprocess.run(
+            command, env=env, stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert (0, "gpu-0  unhealthy: simulated fault\n", "") == run("unhealthy", "gpu-0")
     node.wait_for(GPU, IDS[1:], IDS[:1])
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb"):  # noqa: PTH123 - a descriptor
+        assert (0, "") == run("list", out=writer)[::2]

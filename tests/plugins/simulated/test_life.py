@@ -81,9 +81,9 @@ def test_steps_of_any_size_lead_to_the_same_state() -> None:
 
 def test_it_tells_whether_anything_happened_and_what_is_next() -> None:
     life = Life(TIMELINE)
-    assert (False, 1) == (life.advance(0.5), life.next_at)
-    assert (True, 3) == (life.advance(2), life.next_at)
-    assert (True, float("inf")) == (life.advance(5), life.next_at)
+    assert ([], 1) == (life.advance(0.5), life.next_at)
+    assert (True, 3) == (bool(life.advance(2)), life.next_at)
+    assert (True, float("inf")) == (bool(life.advance(5)), life.next_at)
 
 
 def test_what_is_added_happens_between_the_rest() -> None:

@@ -1,5 +1,6 @@
 """Parts of simulated devices: which there are, how they are made, and what can go wrong."""
 
+import fcntl
 import json
 import threading
 from collections import Counter
@@ -23,9 +24,9 @@ PARTS: dict[str, Any] = {
         "1g": {"consumes": {"memory": 1, "compute": 1}, "groups": "a"},
         "3g": {
             "consumes": {"memory": 4, "compute": 3},
+            "groups": ["a"],
             "placements": [0, 4],
             "size": 4,
-            "groups": ["a"],
         },
         "red": {"consumes": {"memory": 2}, "groups": ["a", "b"]},
         "blue": {"consumes": {"memory": 2}, "groups": "c"},
@@ -38,11 +39,10 @@ Make = Callable[..., SimulatedPlugin]
 def make(tmp_path: Path) -> Make:
     """Return what makes a plugin with a device, whose hardware is a file that all of them share."""
 
-    def made(parts: Any = PARTS, **settings: Any) -> SimulatedPlugin:
-        path = tmp_path / "devices.json"
-        path.write_text(json.dumps({"resources": {GPU: {"parts": parts}}}))
-        given = {"state_file": tmp_path / "hardware" / "parts.json", **settings}
-        return SimulatedPlugin(SimulatedSettings(devices=path, **given), crash=lambda: None)
+    def made(parts: Any = PARTS, **more: Any) -> SimulatedPlugin:
+        path, state = tmp_path / "devices.json", tmp_path / "hardware" / "parts.json"
+        path.write_text(json.dumps({"resources": {GPU: {"parts": parts, **more}}}))
+        return SimulatedPlugin(SimulatedSettings(devices=path, state_file=state))
 
     return made
 
@@ -93,11 +93,13 @@ def test_a_device_is_there_as_a_whole_and_as_all_parts_that_it_has_room_for(make
     assert whole.of == last.of
     assert {"memory": 4, "compute": 3, **dict(list(slots.items())[4:])} == last.consumes
     assert (False, True) == (whole.on_demand, last.on_demand)
-    assert {"parent": "gpu-0", "profile": "3g", "placementStart": 4} == devices[
-        "gpu-0/3g@4"
-    ].attributes
-    assert {"memory": 4, "compute": 3} == devices["gpu-0/3g@4"].capacity
+    part = devices["gpu-0/3g@4"]
+    assert {"parent": "gpu-0", "profile": "3g", "placementStart": 4} == part.attributes
+    assert {"memory": 4, "compute": 3} == part.capacity
     assert "gpu-0" not in found(make({**PARTS, "whole": False}))
+
+
+ONE: Any = {"consumes": {"memory": 1}}
 
 
 @pytest.mark.parametrize(
@@ -106,19 +108,16 @@ def test_a_device_is_there_as_a_whole_and_as_all_parts_that_it_has_room_for(make
         ({"profiles": {}}, "parts.profiles: is empty"),
         ({"counters": {"Memory": 1}}, "counters.Memory: is not the name of a counter, such as"),
         ({"counters": {"slot-1": 1}}, "counters.slot-1: names of slots are made for placements"),
-        ({"profiles": {"A": {}}}, "profiles.A: is not the name of a profile, such as 1g.10gb"),
+        ({"profiles": {"A": ONE}}, "profiles.A: is not the name of a profile of parts, such as"),
+        ({"profiles": {"whole": ONE}}, "profiles.whole: is not the name of a profile of parts"),
         ({"profiles": {"a": {}}}, "profiles.a: has neither consumes nor placements, so there"),
+        ({"profiles": {"a": {**ONE, "size": 4}}}, "profiles.a.size: 4 is for placements: add"),
         (
-            {"profiles": {"a": {"consumes": {"memry": 1}}}},
-            "parts: profiles.a.consumes: 'memry' is not a counter: did you mean 'memory'?",
+            {"profiles": {"a": {"consumes": {"memry": 1}}, "b": {"consumes": {"memory": 9}}}},
+            "'memry' is not a counter: did you mean 'memory'?; profiles.b.consumes.memory: 9 is",
         ),
-        ({"profiles": {"a": {"consumes": {"memory": 9}}}}, "a.consumes.memory: 9 is more than 8"),
         ({"profiles": {"a": {"placements": [1, 1]}}}, "profiles.a.placements: one is given twice"),
         ({"profiles": {"a": {"placements": [31]}}}, "34 counters and slots of placements are more"),
-        (
-            {"counters": {"memory": 999}, "profiles": {"a": {"consumes": {"memory": 1}}}},
-            "parts: 999 parts can be made of a device, of at most 256",
-        ),
     ],
 )
 def test_parts_that_cannot_be_are_refused(make: Make, change: Any, expected: str) -> None:
@@ -127,11 +126,18 @@ def test_parts_that_cannot_be_are_refused(make: Make, change: Any, expected: str
     assert expected in str(raised.value)
 
 
-def test_a_number_of_devices_is_bounded_with_their_parts(tmp_path: Path) -> None:
-    path = tmp_path / "devices.json"
-    path.write_text(json.dumps({"resources": {GPU: {"count": 90_000, "parts": PARTS}}}))
-    with pytest.raises(dp.ConfigError, match="count: 90000 with their parts are more than 100000"):
-        SimulatedPlugin(SimulatedSettings(devices=path))
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"count": 90_000}, "gpu: count: 90000 with their parts are more than 100000"),
+        ({"attributes": {"profile": "x"}}, "gpu: attributes.profile: parts have their own: choose"),
+    ],
+)
+def test_a_resource_that_does_not_fit_its_parts_is_refused(
+    make: Make, more: Any, expected: str
+) -> None:
+    with pytest.raises(dp.ConfigError, match=expected):
+        make(**more)
 
 
 def test_a_part_is_made_once_and_says_in_the_container_which_it_is(make: Make) -> None:
@@ -204,6 +210,15 @@ def test_a_part_that_no_claim_has_although_the_plugin_made_it_is_anothers(make: 
     assert "gpu-0/3g@4" == claimed(plugin, "gpu-0/3g@4").id
 
 
+def test_of_many_parts_of_others_a_few_are_named(make: Make) -> None:
+    plugin = make()
+    told(plugin, "make", "gpu-0/1g@*")
+    refused = told(plugin, "make", "gpu-0/1g@*")
+    assert "gpu-0/1g@0: is there; gpu-0/1g@1: is there; gpu-0/1g@2: is there; 4 more" == refused
+    reason = "somebody else made gpu-0/1g@0, gpu-0/1g@1, gpu-0/1g@2, 4 more"
+    assert reason == found(plugin)["gpu-0"].health.reason
+
+
 def test_a_part_that_a_claim_has_is_listed_although_the_settings_have_it_no_more(
     make: Make,
 ) -> None:
@@ -232,6 +247,7 @@ def test_parts_go_with_their_hardware_and_are_made_again(make: Make) -> None:
         assert part_of(first).identity != part_of(again).identity
         assert found(plugin)["gpu-0/1g@0"].health
     told(plugin, "unplug", "gpu-0")
+    assert "gpu-0/1g@1: is unplugged" == told(plugin, "make", "gpu-0/1g@1")
     told(plugin, "stick", "gpu-0/*")
     assert [] == list(plugin.discover())
     with pytest.raises(dp.UnknownDeviceError):
@@ -239,48 +255,29 @@ def test_parts_go_with_their_hardware_and_are_made_again(make: Make) -> None:
     released(plugin, "gpu-0/1g@0")
 
 
-def test_failures_of_making_and_removing_end_after_their_number(make: Make) -> None:
+def test_making_and_removing_fail_until_they_recover(make: Make) -> None:
     plugin = make()
-    assert (
-        "failing: busy" == told(plugin, "fail", "gpu-0/1g@0", times=2, reason="busy")["gpu-0/1g@0"]
-    )
-    for _ in range(2):
-        with pytest.raises(dp.AllocationError, match="device gpu-0/1g@0: busy"):
-            claimed(plugin, "gpu-0/1g@0")
+    failing = told(plugin, "fail", "gpu-0/1g@0", reason="busy")
+    assert {"gpu-0/1g@0": "failing: busy"} == failing
+    with pytest.raises(dp.AllocationError, match="device gpu-0/1g@0: busy"):
+        claimed(plugin, "gpu-0/1g@0")
+    told(plugin, "recover")
     part = claimed(plugin, "gpu-0/1g@0")
-    sticking = told(plugin, "stick", times=1)["gpu-0/1g@0"]
+    sticking = told(plugin, "stick")["gpu-0/1g@0"]
     assert sticking.startswith("sticking: simulated fault, made for a claim (")
     with pytest.raises(dp.DevicePluginError, match="gpu-0/1g@0: simulated fault"):
         released(plugin, "gpu-0/1g@0")
-    released(plugin, "gpu-0/1g@0")
-    told(plugin, "fail", "gpu-0/1g@0")  # without an end, and not once it is made
-    plugin.allocate([part])
-    for _ in range(3):
-        with pytest.raises(dp.AllocationError, match="simulated fault"):
-            claimed(plugin, "gpu-0/1g@0")
+    told(plugin, "fail", "gpu-0/1g@0")
+    plugin.allocate([part])  # it fails when it is made, and not after
+    with pytest.raises(dp.DevicePluginError) as raised:  # AllocationError: nothing of it is left
+        claimed(plugin, "gpu-0/1g@0")
+    assert not isinstance(raised.value, dp.AllocationError)
     told(plugin, "recover")
+    released(plugin, "gpu-0/1g@0")
     told(plugin, "unhealthy", "gpu-0", reason="too hot")  # and a part is no better than its device
+    assert "unhealthy: too hot" == told(plugin, "list")["gpu-0/1g@0"]
     with pytest.raises(dp.UnhealthyDeviceError, match="too hot"):
         claimed(plugin, "gpu-0/1g@0")
-
-
-def test_a_plugin_that_dies_amid_making_leaves_half_a_part_for_the_next(make: Make) -> None:
-    plugin = make()
-    assert "breaking" == told(plugin, "break", "gpu-0/3g@0")["gpu-0/3g@0"]
-    with pytest.raises(dp.DevicePluginError, match="gpu-0/3g@0: is half made"):
-        claimed(plugin, "gpu-0/3g@0")
-    assert "healthy, half made" == told(plugin, "list")["gpu-0/3g@0"]
-    told(plugin, "fail", "gpu-0/3g@0")
-    with pytest.raises(dp.DevicePluginError) as raised:  # AllocationError: nothing of it is left
-        claimed(plugin, "gpu-0/3g@0")
-    assert not isinstance(raised.value, dp.AllocationError)
-    after = make()
-    after.made = plugin.made
-    assert not unhealthy(after)
-    claimed(after, "gpu-0/3g@0")
-    assert "made for a claim" in told(after, "list")["gpu-0/3g@0"]
-    after.unmake_part(dp.Device("gpu-0/3g@0"), "")
-    assert "healthy" == told(after, "list")["gpu-0/3g@0"]
 
 
 def test_a_part_that_vanishes_while_it_is_made_is_not_given_out(make: Make) -> None:
@@ -307,13 +304,12 @@ def test_a_part_that_vanishes_while_it_is_made_is_not_given_out(make: Make) -> N
     ("order", "expected"),
     [
         ({"do": "make"}, "request: devices: is needed: make which parts?"),
-        ({"do": "make", "devices": "gpu-0"}, "request.devices: 'gpu-0' is not a device: did you"),
         (
-            {"do": "slow", "times": 2},
-            "request.times: slow is not counted: use it with fail or stick",
+            {"do": "make", "devices": "gpu-0"},
+            "request.devices: 'gpu-0' is not a part: did you mean",
         ),
         ({"do": "reboot", "devices": "gpu-0"}, "reboot happens to the plugin, not to devices"),
-        ({"do": "break", "for": "1s"}, "request.for: break has no duration"),
+        ({"do": "unmake", "for": "1s"}, "request.for: unmake has no duration"),
     ],
 )
 def test_an_order_that_fits_no_part_is_refused(make: Make, order: Any, expected: str) -> None:
@@ -323,18 +319,40 @@ def test_an_order_that_fits_no_part_is_refused(make: Make, order: Any, expected:
 
 
 def test_hardware_that_cannot_be_written_refuses_and_says_why(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "hardware").touch()
+    state = tmp_path / "hardware" / "parts.json"
+    state.parent.touch()
     plugin = make()
     part = found(plugin)["gpu-0/1g@0"]
     for call in (lambda: plugin.make_part(part), lambda: plugin.unmake_part(part, "")):
-        with pytest.raises(
-            dp.DevicePluginError, match=r"^gpu-0/1g@0: state-file .*/hardware/parts.json: "
-        ):
+        with pytest.raises(dp.DevicePluginError, match=r"^state-file .*/hardware/parts.json: "):
             call()
     assert "state-file " in told(plugin, "make", "gpu-0/1g@0")
-    (tmp_path / "hardware").unlink()
-    (tmp_path / "hardware" / "parts.json").mkdir(parents=True)
-    assert "cannot be written: see the log" in told(plugin, "make", "gpu-0/1g@0")
+    state.parent.unlink()
+    state.mkdir(parents=True)
+    assert "is not written: see the log" in told(plugin, "make", "gpu-0/1g@0")
+
+
+def test_a_file_that_somebody_keeps_locked_stops_nothing_for_long(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deviceplugin_simulated.parts._PAUSE", 0.001)
+    plugin = make()
+    told(plugin, "make", "gpu-0/1g@0")
+    with (tmp_path / "hardware" / "parts.json.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert "another process keeps it locked" in told(plugin, "unmake")
+    assert "healthy" == told(plugin, "unmake")["gpu-0/1g@0"]
+
+
+def test_a_damaged_file_is_set_aside(make: Make, tmp_path: Path) -> None:
+    plugin = make()
+    claimed(plugin, "gpu-0/1g@0")
+    state = tmp_path / "hardware" / "parts.json"
+    document = json.loads(state.read_text())
+    document["parts"]["gpu-0/1g@0"]["consumes"] = 5
+    state.write_text(json.dumps(document))
+    assert "healthy" == told(plugin, "list")["gpu-0/1g@0"]
+    assert Path(f"{state}.unreadable").exists()
 
 
 def test_a_hold_of_a_device_or_of_a_part_holds_all_that_can_be_made_of_it(

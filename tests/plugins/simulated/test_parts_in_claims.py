@@ -32,7 +32,7 @@ class Divided:
 
     def __init__(self, root: Path, node: DualNode) -> None:
         self.node, self.make = node, node.make
-        self._state = root / "hardware.json"
+        self.state = root / "hardware.json"
         self._devices, self._control = root / "devices.json", root / "ctl"
         parts = {
             "counters": {"memory": 8},
@@ -51,7 +51,7 @@ class Divided:
             node.cluster.create(klass)
 
     def start(self) -> SimulatedPlugin:
-        settings = SimulatedSettings(devices=self._devices, state_file=self._state)
+        settings = SimulatedSettings(devices=self._devices, state_file=self.state)
         self.node.plugin = plugin = SimulatedPlugin(settings)  # type: ignore[assignment]
         self.node.start(protocol="dra", driver_name=DRIVER)
         return plugin
@@ -59,7 +59,7 @@ class Divided:
     @contextmanager
     def process(self) -> Iterator[Process]:
         """Run the plugin in a process of its own."""
-        own = {"devices": self._devices, "state_file": self._state, "control_socket": self._control}
+        own = {"devices": self._devices, "state_file": self.state, "control_socket": self._control}
         given = {**asdict(self.node.settings(protocol="dra", driver_name=DRIVER)), **own}
         usual = asdict(SimulatedSettings())
         words = [f"--{k.replace('_', '-')}={_word(v)}" for k, v in given.items() if v != usual[k]]
@@ -87,7 +87,7 @@ class Divided:
 
     def made(self) -> dict[str, Any]:
         """What is on the hardware, by id."""
-        found: dict[str, Any] = json.loads(self._state.read_text())["parts"]
+        found: dict[str, Any] = json.loads(self.state.read_text())["parts"]
         return found
 
     def envs(self, name: str) -> dict[str, str]:
@@ -137,39 +137,9 @@ def test_pods_with_mixed_profiles_get_parts_that_go_with_them(
     eventually(lambda: {} == divided.made())
 
 
-def order(plugin: SimulatedPlugin, do: str, *devices: str, **more: Any) -> None:
-    request = {"do": do, **({"devices": devices} if devices else {}), **more}
-    assert "error" not in json.loads(plugin._obey(json.dumps(request).encode()))
-
-
-def test_parts_outlive_the_plugin_and_are_removed_by_the_next(divided: Divided) -> None:
-    divided.start()
-    divided.pod("a", "4g")
-    divided.running("a")
-    before = divided.made()
-    divided.node.stop()
-    plugin = divided.start()
-    eventually(lambda: plugin.made)
-    assert before == divided.made()
-    assert {"healthy"} == {device.health.state for device in plugin.discover()}
-    divided.end("a")
-    eventually(lambda: {} == divided.made())
-
-
-def test_a_part_that_fails_to_be_made_or_removed_is_tried_again(divided: Divided) -> None:
-    plugin = divided.start()
-    order(plugin, "fail", "gpu-*/4g@*", times=2, reason="busy")
-    divided.pod("a", "4g")
-    divided.running("a")
-    order(plugin, "stick", times=2)
-    divided.end("a")
-    eventually(lambda: {} == divided.made())
-    assert {} == plugin.made
-
-
 def test_what_somebody_else_made_is_given_to_no_claim_and_stays(divided: Divided) -> None:
     plugin = divided.start()
-    order(plugin, "make", "gpu-0/4g@0", "gpu-1/1g@7")
+    plugin._obey(b'{"do": "make", "devices": ["gpu-0/4g@0", "gpu-1/1g@7"]}')
     for name in "abcd":
         divided.pod(name, "4g")
     eventually(lambda: 2 == sum(divided.phase(name) == "Running" for name in "abcd"))
@@ -179,25 +149,14 @@ def test_what_somebody_else_made_is_given_to_no_claim_and_stays(divided: Divided
     eventually(lambda: {"gpu-0/4g@0", "gpu-1/1g@7"} == divided.made().keys())
 
 
-def test_a_part_that_is_gone_is_made_again_for_the_pod_that_starts_again(divided: Divided) -> None:
-    plugin = divided.start()
-    divided.pod("a", "1g")
-    divided.running("a")
-    before = divided.envs("a")
-    order(plugin, "reboot")
-    assert {} == divided.made()
-    divided.end("a")
-    divided.pod("a", "1g")
-    divided.running("a")
-    assert before != divided.envs("a")
-
-
 def test_a_plugin_that_is_killed_amid_making_leaves_half_a_part_that_the_next_finishes(
     divided: Divided, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with divided.process() as process:
-        divided.ctl("break", "*/4g@*")
+        divided.ctl("slow", "*/4g@*", "--by=1h")
         divided.pod("a", "4g")
+        eventually(divided.state.exists)  # from when on it is half made
+        divided.ctl("crash")
         assert -signal.SIGKILL == process.process.wait(PATIENCE)
     ((_, half),) = divided.made().items()
     assert half["half"]

@@ -17,7 +17,7 @@ from threading import Thread
 from typing import Any, Final
 
 from deviceplugin.kit.configuration import InvalidError, of_plain
-from deviceplugin_simulated.life import Event, Life, State
+from deviceplugin_simulated.life import Event, Life
 from deviceplugin_simulated.script import Targets, read_order
 
 LIST: Final = "list"
@@ -74,14 +74,12 @@ def _parsed(request: bytes) -> Any:
         raise ValueError("this is not JSON") from None
 
 
-def obey(events: Sequence[Event], life: Life, now: float) -> State:
-    """Apply ``events`` to ``life``, and return the state; ValueError if too much is pending."""
+def add(events: Sequence[Event], life: Life) -> None:
+    """Add ``events`` to ``life``; ValueError if too much is pending."""
     if len(events) > 1 and life.coming >= _MAX_COMING:
         raise ValueError(f"{_MAX_COMING} faults have not ended yet: wait, or do not use 'for'")
     for event in events:
         life.add(event)
-    life.advance(now)
-    return life.state
 
 
 def reply(**fields: str | Mapping[str, str]) -> bytes:

@@ -33,7 +33,6 @@ def run(argv: Sequence[str]) -> int:
         "reason": options.reason,
         "by": options.by,
         "for": options.lasting,
-        "times": options.times,
     }
     try:
         reply = _ask(options.control_socket, {k: v for k, v in request.items() if v})
@@ -70,9 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--for", dest="lasting", metavar="DURATION", help="end it after this time, such as 30s"
     )
-    parser.add_argument(
-        "--times", type=int, metavar="N", help="with fail or stick: end it after N failures"
-    )
     socket_path = os.environ.get(_VARIABLE)
     parser.add_argument(
         "--control-socket",
@@ -101,10 +97,14 @@ def _ask(path: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 def _show(reply: dict[str, Any]) -> None:
     width = max(map(len, reply["devices"]), default=0)
-    for device_id, condition in reply["devices"].items():
-        sys.stdout.write(f"{device_id:{width}}  {condition}\n")
-    if not reply["devices"] or reply["plugin"] != "running":
-        sys.stdout.write(f"plugin: {reply['plugin']}\n")
+    lines = [f"{device_id:{width}}  {how}\n" for device_id, how in reply["devices"].items()]
+    if not lines or reply["plugin"] != "running":
+        lines.append(f"plugin: {reply['plugin']}\n")
+    try:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of head; Python must not report it at its last flush, either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(status: int, text: str) -> int:

@@ -7,8 +7,6 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit import configuration as cfg
 
-MOST_PARTS: Final = 256
-"""Of one device."""
 _MOST_COUNTERS: Final = 32
 """Of one device, by the API of slices."""
 _MOST_AMOUNT: Final = 2**31 - 1
@@ -38,16 +36,14 @@ class Division:
     """Whether the device is also given out as it is."""
 
     def __post_init__(self) -> None:
-        if problem := next(self._problems(), ""):
-            raise ValueError(problem)
+        if problems := [*self._problems()]:
+            raise ValueError("; ".join(problems))
 
     def _problems(self) -> Iterator[str]:
         for name, profile in self.profiles.items():
             yield from (f"profiles.{name}{one}" for one in self._problems_of(profile))
         if (counters := len(self.amounts)) > _MOST_COUNTERS:
             yield f"{counters} counters and slots of placements are more than {_MOST_COUNTERS}"
-        if self.count > MOST_PARTS:
-            yield f"{self.count} parts can be made of a device, of at most {MOST_PARTS}"
 
     def _problems_of(self, profile: Profile) -> Iterator[str]:
         for counter, amount in profile.consumes.items():
@@ -58,6 +54,8 @@ class Division:
                 yield f".consumes.{counter}: {amount} is more than {self.counters[counter]}"
         if len({*profile.placements}) < len(profile.placements):
             yield ".placements: one is given twice"
+        if profile.size > 1 and not profile.placements:
+            yield f".size: {profile.size} is for placements: add them"
         if not (profile.consumes or profile.placements):
             yield ": has neither consumes nor placements, so there could be any number"
 
@@ -100,8 +98,8 @@ def _counter_problem(name: str) -> str:
 
 
 def _profile_problem(name: str) -> str:
-    fits = cfg.matches(name, r"^[a-z0-9]([-.a-z0-9]{0,30}[a-z0-9])?$")
-    return "" if fits else "is not the name of a profile, such as 1g.10gb"
+    fits = cfg.matches(name, r"^[a-z0-9]([-.a-z0-9]{0,30}[a-z0-9])?$") and name != "whole"
+    return "" if fits else "is not the name of a profile of parts, such as 1g.10gb"
 
 
 _AMOUNT: Final = cfg.integer(1, _MOST_AMOUNT)

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
@@ -18,7 +18,6 @@ class Action(StrEnum):
     UNPLUG = "unplug"
     PLUG = "plug"
     STICK = "stick"
-    BREAK = "break"
     MAKE = "make"
     UNMAKE = "unmake"
     REBOOT = "reboot"
@@ -29,10 +28,8 @@ class Action(StrEnum):
 
 OF_PLUGIN: Final = frozenset({Action.REBOOT, Action.HANG, Action.RESUME, Action.CRASH})
 """Events of the plugin, which take no devices."""
-OF_PARTS: Final = frozenset({Action.STICK, Action.BREAK, Action.MAKE, Action.UNMAKE})
+OF_PARTS: Final = frozenset({Action.STICK, Action.MAKE, Action.UNMAKE})
 """Events of parts alone."""
-OF_HARDWARE: Final = frozenset({Action.UNPLUG, Action.MAKE, Action.UNMAKE, Action.REBOOT})
-"""Events that change which parts there are."""
 OPPOSITE: Final[Mapping[Action, Action]] = {
     Action.UNHEALTHY: Action.RECOVER,
     Action.DEGRADED: Action.RECOVER,
@@ -57,8 +54,6 @@ class Event:
     """Text for operators and pods. The default says that it is a simulation."""
     by: float = 0.0
     """Seconds by which ``SLOW`` delays an allocation, or making or removing a part."""
-    times: int = 0
-    """After how many failures ``FAIL`` and ``STICK`` end; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +71,6 @@ class Trouble:
     unplugged: bool = False
     sticking: str = ""
     """Why it cannot be removed, if it is a part; empty if it can."""
-    breaks: bool = False
-    """Whether the plugin dies when it has made half of it."""
-    times: int = 0
-    """After how many failures ``refusal`` and ``sticking`` end; 0 for never."""
 
     def beside(self, whole: "Trouble") -> "Trouble":
         """Return what is wrong with a part of something that has the trouble ``whole``."""
@@ -90,12 +81,6 @@ class Trouble:
             unplugged=self.unplugged or whole.unplugged,
         )
 
-    def after_failure(self) -> "Trouble":
-        """Return what is left of ``refusal`` and ``sticking`` after a failure by one of them."""
-        if self.times == 1:
-            return replace(self, refusal="", sticking="", times=0)
-        return replace(self, times=max(0, self.times - 1))
-
     def __str__(self) -> str:
         parts = [
             "unplugged" if self.unplugged else "",
@@ -103,7 +88,6 @@ class Trouble:
             f"degraded: {self.wear}" if self.wear else "",
             f"failing: {self.refusal}" if self.refusal else "",
             f"sticking: {self.sticking}" if self.sticking else "",
-            "breaking" if self.breaks else "",
             f"slow by {self.delay:g} s" if self.delay else "",
         ]
         return ", ".join(part for part in parts if part) or "healthy"
@@ -133,38 +117,30 @@ class State:
                 crashed = crashed or event.action is Action.CRASH
                 hangs = event.action is Action.HANG if event.action in _HANGING else hangs
                 continue
-            for device_id in event.ids if event.action not in _ELSEWHERE else ():
+            for device_id in event.ids:
                 trouble = _after(troubles.pop(device_id, WELL), event)
                 if trouble != WELL:
                     troubles[device_id] = trouble
         return State(troubles, hangs, crashed)
 
-    def having(self, device_id: str, trouble: Trouble) -> "State":
-        """Return this state with other trouble of a device."""
-        return replace(self, troubles={**self.troubles, device_id: trouble})
 
-
-_ELSEWHERE: Final = frozenset({Action.MAKE, Action.UNMAKE})
 _HANGING: Final = frozenset({Action.HANG, Action.RESUME})
-
-
-_WELL: Final = asdict(WELL)
 
 
 def _after(trouble: Trouble, event: Event) -> Trouble:
     reason = event.reason or "simulated fault"
+    if event.action is Action.RECOVER:
+        return replace(WELL, unplugged=trouble.unplugged)
     changes: dict[Action, dict[str, Any]] = {
         Action.UNHEALTHY: {"sickness": reason},
         Action.DEGRADED: {"wear": reason},
-        Action.FAIL: {"refusal": reason, "times": event.times},
-        Action.STICK: {"sticking": reason, "times": event.times},
-        Action.BREAK: {"breaks": True},
+        Action.FAIL: {"refusal": reason},
+        Action.STICK: {"sticking": reason},
         Action.SLOW: {"delay": event.by},
-        Action.RECOVER: {name: value for name, value in _WELL.items() if name != "unplugged"},
         Action.UNPLUG: {"unplugged": True},
         Action.PLUG: {"unplugged": False},
     }
-    return replace(trouble, **changes[event.action])
+    return replace(trouble, **changes.get(event.action, {}))
 
 
 class Life:
@@ -179,7 +155,6 @@ class Life:
         self._next = next(self._events, None)
         self._added: list[Event] = []
         self.state = State()
-        self._of_hardware: list[Event] = []
 
     @classmethod
     def of(cls, *scripts: Iterable[Event]) -> Self:
@@ -197,20 +172,14 @@ class Life:
         """How many of the added events are pending."""
         return len(self._added)
 
-    def advance(self, now: float) -> bool:
-        """Advance to ``now`` seconds after the start. Return whether anything happened."""
+    def advance(self, now: float) -> Sequence[Event]:
+        """Advance to ``now`` seconds after the start. Return what happened, in order."""
         added = [event for event in self._added if event.at <= now]
         self._added = [event for event in self._added if event.at > now]
         due = sorted([*self._due(now), *added], key=lambda event: event.at)
         if due:
             self.state = self.state.after(due)
-            self._of_hardware += [one for one in due if one.action in OF_HARDWARE]
-        return bool(due)
-
-    def take(self) -> Sequence[Event]:
-        """Return what has happened to the hardware since the last call."""
-        taken, self._of_hardware = self._of_hardware, []
-        return taken
+        return due
 
     def add(self, event: Event) -> None:
         """Add ``event``, which happens at its time."""

@@ -120,7 +120,7 @@ class SimulatedPlugin(dp.Plugin):
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
         state = self._state_when_awake()
         troubles = {one.id: _trouble(state, one) for one in devices}
-        for one in devices if self._targets.parts else ():
+        for one in devices:
             if one.part and one.part.on_demand:  # it was slow, or failed, when it was made
                 troubles[one.id] = replace(troubles[one.id], delay=0.0, refusal="")
         self._delay(max((trouble.delay for trouble in troubles.values()), default=0.0))
@@ -140,46 +140,21 @@ class SimulatedPlugin(dp.Plugin):
     @override
     def make_part(self, part: dp.Device) -> dp.Device:
         trouble = _trouble(self._state_when_awake(), part)
-        if trouble.refusal:
-            self._failed(part.id)
         try:
             _refuse(part.id, trouble)
         except dp.AllocationError as error:
-            if part.id not in self._parts.states():
+            if part.id not in self._parts.there():
                 raise
             raise dp.DevicePluginError(str(error)) from error  # something of it is left
-
-        def meanwhile() -> None:
-            self._delay(trouble.delay)
-            if trouble.breaks:
-                self._leave(part.id, replace(trouble, breaks=False))
-                self._crash()
-                raise dp.DevicePluginError(f"{part.id}: is half made")
-
-        try:
-            return self._parts.make(part, meanwhile)
-        except OSError as error:
-            raise dp.DevicePluginError(f"{part.id}: {error}") from error
+        return self._parts.make(part, lambda: self._delay(trouble.delay))
 
     @override
     def unmake_part(self, part: dp.Device, identity: str) -> None:
         trouble = _trouble(self._state_when_awake(), self._devices.get(part.id, part))
         self._delay(trouble.delay)
         if trouble.sticking and not trouble.unplugged:
-            self._failed(part.id)
             raise dp.DevicePluginError(f"{part.id}: {trouble.sticking}")
-        try:
-            self._parts.unmake(part.id, identity)
-        except OSError as error:
-            raise dp.DevicePluginError(f"{part.id}: {error}") from error
-
-    def _failed(self, device_id: str) -> None:
-        with self._changed:
-            self._leave(device_id, self._life.state.of(device_id).after_failure())
-
-    def _leave(self, device_id: str, trouble: Trouble) -> None:
-        with self._changed:
-            self._life.state = self._life.state.having(device_id, trouble)
+        self._parts.unmake(part.id, identity)
 
     def _delay(self, seconds: float) -> None:
         with self._changed:
@@ -249,27 +224,30 @@ class SimulatedPlugin(dp.Plugin):
             return self._life.state
 
     def _move_on(self) -> None:
-        """Apply all due events, also to the hardware."""
-        self._life.advance(self.now)
-        for problem in self._parts.happen(self._life.take()):
+        """Apply all due events, and log what could not be."""
+        if problem := self._happen():
             self._problems.say("hardware", "event of parts failed", error=problem)
+
+    def _happen(self) -> str:
+        """Apply all due events, also to the hardware. Return what could not be."""
+        return self._parts.happen(self._life.advance(self.now), self._life.state)
 
     def _obey(self, request: bytes) -> bytes:
         try:
             events, ids = control.read(request, self._targets, self.now)
             with self._changed:
                 self._move_on()
-                state = control.obey(events, self._life, self.now)
-                problems = self._parts.happen(self._life.take())
+                control.add(events, self._life)
+                problem, state = self._happen(), self._life.state
         except ValueError as error:
             return control.reply(error=str(error))
         self._ordered.set()
-        if problems:
-            return control.reply(error="; ".join(problems))
-        there = {key: f", {text}" for key, text in self._parts.states().items()}
+        if problem:
+            return control.reply(error=problem)
+        there = {key: f", {made}" for key, made in self._parts.there().items()}
         return control.reply(
             devices={
-                device_id: f"{state.of(device_id)}{there.get(device_id, '')}" for device_id in ids
+                one: f"{_trouble(state, self._devices[one])}{there.get(one, '')}" for one in ids
             },
             plugin="hanging" if state.hangs else "running",
         )

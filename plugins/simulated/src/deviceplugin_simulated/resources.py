@@ -26,6 +26,8 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _RESOURCE_NAME: Final = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?$"
 _CDI: Final = re.compile(r"[A-Za-z][-.\w]*/[A-Za-z][-\w]*=[A-Za-z0-9][-.:\w]*", re.ASCII)
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+_OF_PARTS: Final = frozenset({"parent", "profile", "placementStart"})
+"""Attributes of parts."""
 _NUMA_NODES: Final = 1024
 """The most NUMA nodes that Linux supports."""
 
@@ -236,6 +238,8 @@ def _pattern(place: Place, resource: str, node: str) -> Pattern:
     pattern = Pattern(resource=resource, node=node, **given)
     if pattern.parts and pattern.count * (1 + pattern.parts.count) > MAX_COUNT:
         raise place.fault(f"count: {pattern.count} with their parts are more than {MAX_COUNT}")
+    if pattern.parts and (own := _OF_PARTS & pattern.attributes.keys()):
+        raise place.fault(f"attributes.{min(own)}: parts have their own: choose another name")
     return pattern
 
 

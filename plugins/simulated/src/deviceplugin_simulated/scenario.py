@@ -131,25 +131,16 @@ class Scenario:
     """Devices, and what happens to them."""
 
     devices: Sequence[dp.Device]
+    targets: Targets
+    """The ids of the devices, in order."""
     timeline: Sequence[Event] = ()
     process: Process | None = None
     seed: int = 0
-
-    @property
-    def targets(self) -> Targets:
-        """The ids of the devices, in order."""
-        return targets_of(self.devices)
 
     def life(self) -> Life:
         """Return a new life with this script. All of them are the same."""
         at_random = self.process.events(self.targets, self.seed) if self.process else ()
         return Life.of(self.timeline, at_random)
-
-
-def targets_of(devices: Sequence[dp.Device]) -> Targets:
-    """Return the ids of ``devices``, and those of parts among them."""
-    parts = [one.id for one in devices if one.part and one.part.on_demand]
-    return Targets([one.id for one in devices], parts)
 
 
 def load(settings: SimulatedSettings) -> Scenario:
@@ -166,12 +157,15 @@ def _read(settings: SimulatedSettings, root: Place) -> Scenario:
     given = {key: one for key, one in found.items() if one.kind != "nothing" or key == _RESOURCES}
     seed = given["seed"].take(cfg.integer(0, _MAX_SEED), 0) if "seed" in given else 0
     devices = _devices(settings, root, given)
+    parts = [one.id for one in devices if one.part and one.part.on_demand]
+    targets = Targets([one.id for one in devices], parts)
     timeline: list[Event] = []
     if "timeline" in given:
         with suppress(InvalidError):
-            timeline = read_timeline(given["timeline"].items(), targets_of(devices))
+            timeline = read_timeline(given["timeline"].items(), targets)
     return Scenario(
         devices,
+        targets,
         timeline,
         given["random"].take(PROCESS, None) if "random" in given else None,
         seed if settings.seed is None else settings.seed,

@@ -75,14 +75,14 @@ class Process:
             yield Event(at, action, chosen, by=by)
 
 
-def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
+def select(patterns: Sequence[str], ids: Sequence[str], what: str = "a device") -> list[str]:
     """Return the ``ids`` that match any pattern with ``*`` and ``?``; ValueError for none."""
     found: dict[str, None] = {}
     known = set(ids)
     for pattern in patterns:
         matches = [pattern] if pattern in known else [i for i in ids if fnmatchcase(i, pattern)]
         if not matches:
-            raise ValueError(f"{pattern!r} is not a device: {cfg.suggestion(pattern, ids)}")
+            raise ValueError(f"{pattern!r} is not {what}: {cfg.suggestion(pattern, ids)}")
         found.update(dict.fromkeys(matches))
     return list(found)
 
@@ -113,7 +113,6 @@ class _Given:
     lasting: float | None = None
     by: float = DEFAULT_DELAY
     reason: str = ""
-    times: int = 0
 
 
 def _fits(place: Place, given: Mapping[str, Place]) -> None:
@@ -123,13 +122,10 @@ def _fits(place: Place, given: Mapping[str, Place]) -> None:
             given["devices"].fault(f"{action} happens to the plugin, not to devices")
         if action not in OPPOSITE and "for" in given:
             given["for"].fault(f"{action} has no duration")
-        if action not in _COUNTED and "times" in given:
-            given["times"].fault(f"{action} is not counted: use it with fail or stick")
         if action is Action.MAKE and "devices" not in given:
             place.fault("devices: is needed: make which parts?")
 
 
-_COUNTED: Final = frozenset({Action.FAIL, Action.STICK})
 _ACTION: Final = cfg.text().to(_action)
 _EVENT_KEYS: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "at": _SECONDS,
@@ -138,7 +134,6 @@ _EVENT_KEYS: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "for": cfg.as_argument(_POSITIVE, "lasting"),
     "by": _SECONDS,
     "reason": cfg.text(digits=True),
-    "times": cfg.integer(1, 1000),
 }
 _ORDER: Final = cfg.record(_Given, _EVENT_KEYS, rules=[_fits])
 """A request on the control socket, which happens now."""
@@ -171,11 +166,11 @@ def _events(
     chosen = list(ids) if action not in OF_PLUGIN else []
     if given.devices is not None:
         try:
-            chosen = select(given.devices, ids)
+            chosen = select(given.devices, ids, "a part" if action in OF_PARTS else "a device")
         except ValueError as error:
             raise place.within("devices").fault(str(error)) from error
     by = given.by if action is Action.SLOW else 0.0
-    yield Event(at, action, tuple(chosen), given.reason, by, given.times)
+    yield Event(at, action, tuple(chosen), given.reason, by)
     if given.lasting is not None:
         yield Event(at + given.lasting, OPPOSITE[action], tuple(chosen))
 

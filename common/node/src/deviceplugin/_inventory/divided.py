@@ -69,19 +69,19 @@ def divide(amounts: _Amounts, pieces: Iterable[Piece]) -> Divided:
     """
     found, blocked, left, pieces = Profiles(), list[str](), dict(amounts), list(pieces)
     for one in (one for one in pieces if one.held):
-        _take(one, left)
+        take(one, left)
     groups = [frozenset(one.groups) for one in pieces if one.held]
     spare: dict[str, dict[Hashable, int]] = {}
     for one in pieces:
         profile = found.setdefault(one.profile, Profile())
         if one.held:
             profile.made += 1
-        elif one.usable and _fits(one, left) and _shares(one, groups):
+        elif one.usable and has_room(one, left, groups):
             profile.free += 1
             rest = spare.setdefault(one.profile, dict(left))
-            if _fits(one, rest):
+            if has_room(one, rest, groups):
                 profile.possible += 1
-                _take(one, rest)
+                take(one, rest)
         else:
             profile.blocked += 1
             blocked.append(one.id)
@@ -105,16 +105,15 @@ def of_devices(
     return {name: divide(*found) for name, found in hardware.items()}
 
 
-def _fits(one: Piece, left: _Amounts) -> bool:
-    return all(amount <= left.get(name, 0) for name, amount in one.consumes.items())
-
-
-def _shares(one: Piece, groups: Sequence[frozenset[str]]) -> bool:
+def has_room(one: Piece, left: _Amounts, groups: Sequence[frozenset[str]]) -> bool:
+    """Return whether ``left`` suffices, and others of the hardware, of ``groups``, allow it."""
     every = [frozenset(one.groups), *groups]
-    return not any(every) or bool(frozenset.intersection(*every))
+    is_allowed = not any(every) or bool(frozenset.intersection(*every))
+    return is_allowed and all(much <= left.get(name, 0) for name, much in one.consumes.items())
 
 
-def _take(one: Piece, left: dict[Any, int]) -> None:
+def take(one: Piece, left: dict[Any, int]) -> None:
+    """Deduct what ``one`` takes from ``left``."""
     for name, amount in one.consumes.items():
         left[name] = max(0, left.get(name, 0) - amount)
 

@@ -229,14 +229,16 @@ def _count_parts(
     """Count the parts of ``pools``, of which claims have those in ``taken``."""
     for slices in pools:
         amounts = {name: amount for one in slices for name, amount in one.counters.items()}
-        places: dict[Place, list[Piece]] = {}
+        hardware: dict[tuple[Place, str], list[Piece]] = {}
         for one in slices if amounts else ():
             for name, unit in one.units.items():
                 if part := unit.part:
                     is_held = part.held or (one.pool, name) in taken
-                    places.setdefault(unit.place, []).append(part._replace(held=is_held))
-        for place, pieces in places.items():
-            found[place].profiles = total([found[place].profiles, divide(amounts, pieces)])
+                    pieces = hardware.setdefault((unit.place, unit.key), [])
+                    pieces.append(part._replace(held=is_held))
+        for (place, _), pieces in hardware.items():
+            own = {name: amounts.get(name, 0) for one in pieces for name in one.consumes}
+            found[place].profiles = total([found[place].profiles, divide(own, pieces)])
 
 
 def _note_incomplete(

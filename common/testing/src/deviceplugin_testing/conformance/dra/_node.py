@@ -2,12 +2,14 @@
 
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from deviceplugin._config.slices import consumption, counters
+from deviceplugin._inventory.divided import Piece, has_room, take
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_testing.conformance._check import Failed
 from deviceplugin_testing.conformance._node import CheckedProcess
@@ -69,15 +71,14 @@ def offered(pools: Mapping[str, Slices]) -> Iterator[Offered]:
 def _together(devices: Slices, slices: Slices) -> Slices:
     """Return those of ``devices`` that have room beside each other, the smallest if not all do."""
     left = {name: n for one in slices for name, n in counters(one["spec"]).items()}
-    chosen, groups = set[str](), list[frozenset[str]]()
-    for device in sorted(devices, key=lambda one: sum(consumption(one)[0].values())):
-        wanted, own = consumption(device)
-        every = [*groups, frozenset(own)]
-        goes = not any(every) or bool(frozenset.intersection(*every))
-        if not wanted or (goes and all(n <= left.get(name, 0) for name, n in wanted.items())):
-            left.update((name, left.get(name, 0) - n) for name, n in wanted.items())
-            groups = every if wanted else groups
-            chosen.add(device["name"])
+    chosen, groups = set[str](), defaultdict[str, list[frozenset[str]]](list)
+    pieces = [Piece(str(one["name"]), "", *consumption(one)) for one in devices]
+    for one in sorted(pieces, key=lambda one: sum(one.consumes.values())):
+        beside = groups[min(one.consumes, default=("",))[0]]  # of its set of counters
+        if has_room(one, left, beside):
+            take(one, left)
+            beside.append(frozenset(one.groups))
+            chosen.add(one.id)
     return [one for one in devices if one["name"] in chosen]
 
 
