@@ -4,7 +4,6 @@ Only a GPU that is whole, or that this plugin has divided, has such partitions. 
 else has divided keeps its partitions, which are offered as they are.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from deviceplugin_amd.division import Division, Size, places
 from deviceplugin_amd.gpus import WHOLE, Gpu, Style
 from deviceplugin_amd.settings import AmdSettings
 from deviceplugin_amd.snapshot import Reader, Snapshot, Unit, unit
-from deviceplugin_amd.switch import FILE, Put, Switch
+from deviceplugin_amd.switch import FILE, Put, Switch, unwritable
 from deviceplugin_amd.switch import put as put_for_real
 
 _STATE: Final = "partitions.json"
@@ -57,6 +56,13 @@ class Partitions:
         self._changed: dict[str, str] = {}
         """Why GPUs are not as claims need them."""
         self.shortfalls: list[str] = []
+
+    def snapshot(self, read: Callable[[], Snapshot]) -> Snapshot:
+        """Return what ``read`` returns, of a time in which no claim has changed a GPU's mode."""
+        while True:
+            before, found = self._switch.divided, read()
+            if self._switch.divided is before:
+                return found
 
     def fold(self, found: Snapshot) -> Sequence[Unit]:
         """Have GPUs that are divided for claims be whole in ``found``; return their partitions."""
@@ -113,6 +119,8 @@ class Partitions:
             reason = f"{device.id}: no such partition can be made"
             raise dp.AllocationError(reason, device_ids=[device.id]) from None
         except dp.DevicePluginError as error:
+            if place.address in self._switch.divided:  # something may be left of it
+                raise
             raise dp.AllocationError(str(error), device_ids=[device.id]) from error
         identity = f"{there.gpu.identity}/{there.nodes[-1]}"
         part = device.part and replace(device.part, identity=identity)
@@ -140,8 +148,8 @@ class Partitions:
             why, division = f"it is {gpu.style} already", None
         elif not (size and size.dies):
             why = "KFD does not say how many XCC it has: add deployments/components/amd-privileged"
-        elif not (held or os.access(gpu.folder / FILE, os.W_OK)):
-            why, division = "/sys is read-only: add deployments/components/amd-privileged", None
+        elif not held and (why := unwritable(gpu.folder / FILE)):
+            division = None
         else:
             lacking = f"with {gpu.style.memory} it has no mode {', '.join(missing)}"
             why = lacking if missing else ""
@@ -161,7 +169,7 @@ class Partitions:
         return any(
             made.get(one.id, "").startswith(binding)
             for one in places(held)
-            if gpu.style.is_whole or gpu.style == one.style
+            if gpu.style == one.style
         )
 
     def _change(self, gpu: Gpu, held: Sequence[str]) -> str:
@@ -171,9 +179,9 @@ class Partitions:
             return "" if held else lost
         if not gpu.style.is_whole:
             return f"somebody else has divided the GPU: it is {gpu.style}"
-        # After a reboot they are made again.
-        is_lost = gpu.address in self._switch.divided and self._is_recorded(gpu, held)
-        return "somebody else has made the GPU whole" if is_lost else ""
+        # After a reboot no part has an identity, and they are made again.
+        is_lost = gpu.address in self._switch.divided and any(map(self._made().get, held))
+        return "somebody else has made the GPU whole, or has bound it anew" if is_lost else ""
 
     def _whole(self, gpu: Gpu) -> Gpu:
         return replace(gpu, style=Style(WHOLE, gpu.style.memory))
