@@ -3,6 +3,7 @@
 import errno
 import itertools
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -641,3 +642,29 @@ def test_pods_with_claims_get_partitions_and_the_last_one_leaves_a_whole_gpu(
         assert ["CPX", "SPX", "DPX"] == [line.split()[1] for line in node.writes]
         home.end(wide)
         eventually(lambda: "SPX\n" == mode.read_text() and not plugin.made)
+
+
+@pytest.mark.slow
+def test_a_claim_by_the_class_of_the_page_has_two_partitions_and_leaves_a_whole_gpu(
+    node: AmdTree, root: Path
+) -> None:
+    """Beside a GPU that cannot be divided, whose devices have no attribute of partitions."""
+    for path in node.cards[FIRST].folder.glob("*_partition"):
+        path.unlink()
+    page = (Path(__file__).parents[3] / "plugins/amd/README.md").read_text()
+    (expression,) = re.findall(r"expression: >-\n((?: {8}.*\n)+)", page)
+    requests = [{"name": "r", "exactly": {"deviceClassName": "amd-cpx", "count": 2}}]
+    plugin = node.plugin(partitions_on_demand=("CPX", "DPX"), protocol="dra")
+    driver = "amd-gpu.device-plugins"
+    with served(root, plugin, protocol="dra", driver_name=driver) as home:
+        for kind, name, spec in (
+            ("DeviceClass", "amd-cpx", {"selectors": [{"cel": {"expression": expression}}]}),
+            ("ResourceClaim", "two", {"devices": {"requests": requests}}),
+        ):
+            home.cluster.create({"kind": kind, "metadata": {"name": name}, "spec": spec})
+        pod = home.claiming({"name": "c", "resourceClaimName": "two"})
+        assert 2 == sum("renderD" in one.host_path for one in home.got(pod).devices)
+        assert {f"{SECOND}-cpx_nps1"} == {one.rpartition("-")[0] for one in plugin.made}
+        home.end(pod)
+        eventually(lambda: not plugin.made, lambda: f"{plugin.made}")
+        assert ["CPX", "SPX"] == [line.split()[1] for line in node.writes]

@@ -112,12 +112,13 @@ class Partitions:
 
     def make(self, device: dp.Device) -> dp.Device:
         """Make a partition, as ``Plugin.make_part``."""
-        try:
-            place = next(places([device.id]))
-            there = self._switch.make(place, self._divisions[place.address].size)
-        except (StopIteration, KeyError):
+        place = next(places([device.id]), None)
+        division = self._divisions.get(place.address) if place else None
+        if not (place and division):
             reason = f"{device.id}: no such partition can be made"
-            raise dp.AllocationError(reason, device_ids=[device.id]) from None
+            raise dp.AllocationError(reason, device_ids=[device.id])
+        try:
+            there = self._switch.make(place, division.size)
         except dp.DevicePluginError as error:
             if place.address in self._switch.divided:  # something may be left of it
                 raise
