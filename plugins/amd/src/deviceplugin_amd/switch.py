@@ -46,12 +46,9 @@ def put(path: Path, text: str) -> None:
 
 def unwritable(path: Path) -> str:
     """Return why an attribute of sysfs cannot be written; empty if it can be."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        return f"{path.name}: {error.strerror}"
-    if not mode & stat.S_IWUSR:  # which root's access would not say
-        return "its driver does not let it be divided, as in a virtual machine"
+    with suppress(OSError):
+        if not path.stat().st_mode & stat.S_IWUSR:  # which access() does not say to root
+            return "its driver does not let it be divided, as in a virtual machine"
     return "" if os.access(path, os.W_OK) else _REASONS[errno.EROFS]
 
 
