@@ -602,7 +602,11 @@ class Story:
 
 @pytest.mark.parametrize(
     ("seed", "steps"),
-    [(0, 8), (1, 8), *(pytest.param(seed, 40, marks=pytest.mark.slow) for seed in range(2, 12))],
+    [
+        (0, 8),
+        (1, 8),
+        *(pytest.param(seed, 40, marks=pytest.mark.slow) for seed in (*range(2, 12), 131)),
+    ],
 )
 def test_whatever_happens_claims_have_their_partitions_and_others_lose_nothing(
     build: Build, seed: int, steps: int

@@ -126,7 +126,7 @@ class Switch:
         """Make the GPU whole if no other claim has a partition of it; DevicePluginError if not."""
         with self._switching() as until:
             held = {*places(self.made())}
-            self._released = {*self._released, place} & held
+            self._released &= held
             others = {
                 one for one in held - self._released - {place} if one.address == place.address
             }
@@ -134,6 +134,7 @@ class Switch:
             is_ours = entry and identity.partition("/")[0] in ("", str(entry.binding))
             if is_ours and not others:
                 self._undo(place.address, until)
+            self._released.add(place)
 
     @contextmanager
     def _switching(self) -> Iterator[float]:
