@@ -49,7 +49,11 @@ class Claims:
         try:
             device = self.plugin.make_part(device)
             self.plugin.allocate([device])
-        except dp.AllocationError:
+        except dp.AllocationError:  # nothing is left of it
+            if is_new:
+                del self.made[device_id]
+            raise
+        except dp.DevicePluginError:
             if is_new:
                 with suppress(dp.DevicePluginError):  # the record stays, for the kubelet's next try
                     self.unprepare(device_id)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import deviceplugin as dp
 from deviceplugin_amd import described
 from deviceplugin_amd.gpus import Gpu, Style
-from deviceplugin_amd.snapshot import PARTS, SMALLEST, Unit
+from deviceplugin_amd.snapshot import MANY, PARTS, SMALLEST, Unit
 
 _ID: Final = re.compile(r"([0-9a-f:.]{7,16})-([a-z]px)(?:_(nps[0-9]{1,2}))?-([0-9]{1,2})", re.ASCII)
 _DIES: Final = "xcc"
@@ -73,7 +73,8 @@ class Division:
     def of(cls, gpu: Gpu, size: Size, modes: Iterable[str]) -> "Division":
         """Return the ways to divide a GPU by ``modes``, as far as its driver offers them."""
         counts = {mode: size.dies if mode == SMALLEST else PARTS.get(mode, 0) for mode in modes}
-        counts = {mode: count for mode, count in counts.items() if mode in gpu.modes and count > 1}
+        counts = {mode: count for mode, count in counts.items() if mode in gpu.modes}
+        counts = {mode: count for mode, count in counts.items() if 1 < count <= MANY}
         counts = {mode: counts[mode] for mode in counts if not size.dies % counts[mode]}
         by_mode = [
             [Place(gpu.address, Style(mode, gpu.style.memory), number) for number in range(count)]

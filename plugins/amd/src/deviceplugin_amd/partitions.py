@@ -4,7 +4,6 @@ Only a GPU that is whole, or that this plugin has divided, has such partitions. 
 else has divided keeps its partitions, which are offered as they are.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,11 +15,11 @@ from deviceplugin.kit.selection import Selection
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import described
 from deviceplugin_amd.advertised import hardware, recipe
-from deviceplugin_amd.division import Division, Size, places
+from deviceplugin_amd.division import Division, Place, Size, places
 from deviceplugin_amd.gpus import WHOLE, Gpu, Style
 from deviceplugin_amd.settings import AmdSettings
 from deviceplugin_amd.snapshot import Reader, Snapshot, Unit, unit
-from deviceplugin_amd.switch import FILE, Put, Switch
+from deviceplugin_amd.switch import FILE, Put, Switch, unwritable
 from deviceplugin_amd.switch import put as put_for_real
 
 _STATE: Final = "partitions.json"
@@ -58,16 +57,24 @@ class Partitions:
         """Why GPUs are not as claims need them."""
         self.shortfalls: list[str] = []
 
+    def snapshot(self, read: Callable[[], Snapshot]) -> Snapshot:
+        """Return what ``read`` returns, of a time in which no claim has changed a GPU's mode."""
+        while True:
+            before, found = self._switch.divided, read()
+            if self._switch.divided is before:
+                return found
+
     def fold(self, found: Snapshot) -> Sequence[Unit]:
         """Have GPUs that are divided for claims be whole in ``found``; return their partitions."""
         divisions: dict[str, Division] = {}
         units: list[Unit] = []
         self._changed = {}
         self.shortfalls = [] if self._is_offered or not self._modes else [_NOT_OFFERED]
-        found.claimed = {place.address for place in places(self._made())}
+        claimed = list(places(self._made()))
+        found.claimed = {place.address for place in claimed}
         for gpu in found.gpus:
             own = [one for one in found.units if one.gpu.address == gpu.address]
-            held = [one.id for one in places(self._made()) if one.address == gpu.address]
+            held = [one for one in claimed if one.address == gpu.address]
             if (division := self._division(gpu, own, held)) is None:
                 continue
             divisions[gpu.address] = division
@@ -106,13 +113,16 @@ class Partitions:
 
     def make(self, device: dp.Device) -> dp.Device:
         """Make a partition, as ``Plugin.make_part``."""
-        try:
-            place = next(places([device.id]))
-            there = self._switch.make(place, self._divisions[place.address].size)
-        except (StopIteration, KeyError):
+        place = next(places([device.id]), None)
+        division = self._divisions.get(place.address) if place else None
+        if not (place and division):
             reason = f"{device.id}: no such partition can be made"
-            raise dp.AllocationError(reason, device_ids=[device.id]) from None
+            raise dp.AllocationError(reason, device_ids=[device.id])
+        try:
+            there = self._switch.make(place, division.size)
         except dp.DevicePluginError as error:
+            if place.address in self._switch.divided:  # something may be left of it
+                raise
             raise dp.AllocationError(str(error), device_ids=[device.id]) from error
         identity = f"{there.gpu.identity}/{there.nodes[-1]}"
         part = device.part and replace(device.part, identity=identity)
@@ -123,7 +133,7 @@ class Partitions:
         for place in places([device.id]):
             self._switch.unmake(place, identity)
 
-    def _division(self, gpu: Gpu, own: Sequence[Unit], held: Sequence[str]) -> Division | None:
+    def _division(self, gpu: Gpu, own: Sequence[Unit], held: Sequence[Place]) -> Division | None:
         """Return how a GPU can be divided; None, with a shortfall, if it is not for claims."""
         if gpu.style.is_whole and own and own[0].node:
             self._sizes[gpu.address] = self._size(own)
@@ -131,23 +141,25 @@ class Partitions:
             self._sizes[gpu.address] = self._size(own)
             self._switch.adopt(gpu, self._sizes[gpu.address])
         size = self._sizes.get(gpu.address)
-        modes = {*self._modes, *(one.style.compute for one in places(held))}
-        division = Division.of(self._whole(gpu), size, modes) if size and size.dies else None
+        modes = {*self._modes, *(one.style.compute for one in held)}
+        whole = replace(gpu, style=Style(WHOLE, gpu.style.memory))
+        division = Division.of(whole, size, modes) if size and size.dies else None
+        obstacle = self._obstacle(gpu, division, held)
         missing = [one.upper() for one in self._modes if not division or one not in division.modes]
-        if not gpu.style.compute:
-            why = "it cannot be divided"
-        elif not (gpu.style.is_whole or self._switch.is_ours(gpu) or held):
-            why, division = f"it is {gpu.style} already", None
-        elif not (size and size.dies):
-            why = "KFD does not say how many XCC it has: add deployments/components/amd-privileged"
-        elif not (held or os.access(gpu.folder / FILE, os.W_OK)):
-            why, division = "/sys is read-only: add deployments/components/amd-privileged", None
-        else:
-            lacking = f"with {gpu.style.memory} it has no mode {', '.join(missing)}"
-            why = lacking if missing else ""
-        if why and self._modes and self._selection.has(gpu.names):
+        lacking = f"with {gpu.style.memory} it has no mode {', '.join(missing)}" if missing else ""
+        if (why := obstacle or lacking) and self._modes and self._selection.has(gpu.names):
             self.shortfalls.append(f"{gpu.address}: no partitions on demand: {why}")
-        return division if division and (division.consumed or held) else None
+        return division if division and (held or (division.consumed and not obstacle)) else None
+
+    def _obstacle(self, gpu: Gpu, division: Division | None, held: Sequence[Place]) -> str:
+        """Return why no claim can get partitions of a GPU; empty if one can, or has some."""
+        if not gpu.style.compute:
+            return "it cannot be divided"
+        if not (gpu.style.is_whole or self._switch.is_ours(gpu) or held):
+            return f"it is {gpu.style} already"
+        if not division:
+            return "KFD does not say how many XCC it has: add deployments/components/amd-privileged"
+        return "" if held else unwritable(gpu.folder / FILE)
 
     def _size(self, own: Sequence[Unit]) -> Size:
         has = Counter({"dies": sum(one.node.get("num_xcc") for one in own if one.node)})
@@ -155,28 +167,22 @@ class Partitions:
             has.update(described.amounts(one, self._sysfs))
         return Size(has["dies"], has["memory"], has["simdUnits"], has["computeUnits"])
 
-    def _is_recorded(self, gpu: Gpu, held: Sequence[str]) -> bool:
+    def _is_recorded(self, gpu: Gpu, held: Sequence[Place]) -> bool:
         """Return whether claims have got partitions of a GPU since its driver was bound."""
-        made, binding = self._made(), f"{gpu.identity}/"
-        return any(
-            made.get(one.id, "").startswith(binding)
-            for one in places(held)
-            if gpu.style.is_whole or gpu.style == one.style
-        )
+        made = [self._made().get(one.id, "") for one in held if one.style == gpu.style]
+        return any(identity.startswith(f"{gpu.identity}/") for identity in made)
 
-    def _change(self, gpu: Gpu, held: Sequence[str]) -> str:
+    def _change(self, gpu: Gpu, held: Sequence[Place]) -> str:
         """Return why a GPU is not as claims need it; empty if it is."""
         if self._switch.is_ours(gpu):
             lost = f"it is {gpu.style} for a claim that is not recorded any more: make it SPX"
             return "" if held else lost
         if not gpu.style.is_whole:
             return f"somebody else has divided the GPU: it is {gpu.style}"
-        # After a reboot they are made again.
-        is_lost = gpu.address in self._switch.divided and self._is_recorded(gpu, held)
-        return "somebody else has made the GPU whole" if is_lost else ""
-
-    def _whole(self, gpu: Gpu) -> Gpu:
-        return replace(gpu, style=Style(WHOLE, gpu.style.memory))
+        # After a reboot no part has an identity, and they are made again.
+        made = any(self._made().get(one.id) for one in held)
+        is_lost = made and gpu.address in self._switch.divided
+        return "somebody else has made the GPU whole, or has bound it anew" if is_lost else ""
 
     def _fold(self, found: Snapshot, whole: Gpu) -> None:
         folded = unit(found, self._dev, whole, whole.minor)

@@ -80,7 +80,7 @@ class AmdPlugin(dp.Plugin):
         settings = self._settings
         self._generation = kfd.generation(self._sysfs)
         partitions = self._on_demand()
-        found = self._found()
+        found = partitions.snapshot(self._found) if partitions else self._found()
         claimed = partitions.fold(found) if partitions else ()
         units = advertised.chosen(found, settings)
         self._unused.observe(

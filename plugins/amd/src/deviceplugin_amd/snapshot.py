@@ -19,7 +19,7 @@ _PARTITION: Final = re.compile("amdgpu_xcp[._][0-9]+")
 SMALLEST: Final = "cpx"
 """Each partition is one die of compute units (XCC); how many there are depends on the model."""
 PARTS: Final = {WHOLE: 1, "dpx": 2, "tpx": 3, "qpx": 4}
-_MANY: Final = 16
+MANY: Final = 16
 """As many partitions as KFD can number."""
 _QUIET: Final = 0.1
 """Seconds without a change of KFD's nodes: if one GPU changes, KFD writes all nodes again."""
@@ -199,7 +199,7 @@ class _Units:
         if not (nodes or gpu.style.is_whole):
             why = topology.refused or next(iter(topology.problems), "KFD has no node for it")
             return f"its partitions ({gpu.style}) are not known: {why}"
-        least, most = PARTS.get(compute, 2), PARTS.get(compute, _MANY)
+        least, most = PARTS.get(compute, 2), PARTS.get(compute, MANY)
         few = len(nodes) < least and topology.is_complete and not gpu.style.is_whole
         small = compute == SMALLEST and any(node.get("num_xcc") > 1 for node in nodes)
         beyond = len(nodes) > most or any(node.partition >= most for node in nodes)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,6 +44,14 @@ def put(path: Path, text: str) -> None:
         os.close(descriptor)
 
 
+def unwritable(path: Path) -> str:
+    """Return why an attribute of sysfs cannot be written; empty if it can be."""
+    with suppress(OSError):
+        if not path.stat().st_mode & stat.S_IWUSR:  # which access() does not say to root
+            return "its driver does not let it be divided, as in a virtual machine"
+    return "" if os.access(path, os.W_OK) else _REASONS[errno.EROFS]
+
+
 class _GoneError(dp.DevicePluginError):
     """The GPU, or its driver, is not there."""
 
@@ -74,6 +83,8 @@ class Switch:
         self.divided: Mapping[str, Divided] = self._state.load(_read, {})
         """By PCI address. It is replaced, and never modified."""
         self._unsafe = ""
+        self._released: set[Place] = set()
+        """Partitions of claims that have ended, whose records may still be there."""
         self._lock = Lock()
         """Of all GPUs, because KFD writes the nodes of all again when one is switched."""
 
@@ -84,8 +95,10 @@ class Switch:
 
     def adopt(self, gpu: Gpu, size: Size) -> None:
         """Count a GPU as divided by the plugin: claims say so, though no file does."""
-        with self._lock:
-            self._save(gpu.address, Divided(gpu.identity, str(gpu.style), size))
+        with suppress(dp.DevicePluginError), self._switching():
+            _, now = self._gpu(gpu.address)  # it may have been made whole since
+            if (now.identity, now.style) == (gpu.identity, gpu.style):
+                self._save(gpu.address, Divided(gpu.identity, str(gpu.style), size))
 
     def make(self, place: Place, size: Size) -> Unit:
         """Return a partition, for which its GPU is divided unless it is.
@@ -94,6 +107,7 @@ class Switch:
             DevicePluginError: It is not there. ``unmake`` undoes what has been done.
         """
         with self._switching() as until:
+            self._released.discard(place)
             _, gpu = self._gpu(place.address)
             if not (gpu.style == place.style and self.is_ours(gpu)):
                 self._divide(gpu, place, size, until)
@@ -111,10 +125,16 @@ class Switch:
     def unmake(self, place: Place, identity: str) -> None:
         """Make the GPU whole if no other claim has a partition of it; DevicePluginError if not."""
         with self._switching() as until:
+            held = {*places(self.made())}
+            self._released &= held
+            others = {
+                one for one in held - self._released - {place} if one.address == place.address
+            }
             entry = self.divided.get(place.address)
             is_ours = entry and identity.partition("/")[0] in ("", str(entry.binding))
-            if is_ours and not self._others(place):
+            if is_ours and not others:
                 self._undo(place.address, until)
+            self._released.add(place)
 
     @contextmanager
     def _switching(self) -> Iterator[float]:
@@ -124,11 +144,6 @@ class Switch:
             yield self._clock() + _LIMIT
         finally:
             self._lock.release()
-
-    def _others(self, place: Place) -> list[Place]:
-        """Return the other partitions of a GPU that claims have."""
-        held = places(self.made())
-        return [one for one in held if one.address == place.address and one != place]
 
     def _gpu(self, address: str) -> tuple[Snapshot, Gpu]:
         """Return what is there, with a GPU; DevicePluginError if that cannot be read."""
