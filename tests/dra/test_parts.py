@@ -348,6 +348,35 @@ def test_a_hook_never_begins_once_nobody_waits_for_it() -> None:
     assert ["other", "next"] == late
 
 
+def test_nobody_waits_for_hardware_whose_hook_hangs() -> None:
+    calls, hanging, refused = (
+        HardwareCalls(None, MONOTONIC),
+        Hanging(),
+        list[dp.DevicePluginError](),
+    )
+
+    def call(hook: Callable[[], object], seconds: float) -> None:
+        try:
+            calls.call("x", "make_part", hook, seconds=seconds)
+        except dp.DevicePluginError as error:
+            refused.append(error)
+
+    def begun() -> bool:
+        call(hanging, 0.05)
+        return hanging.begun.is_set()
+
+    eventually(begun, "the hook")
+    before = len(refused)
+    waiting = threading.Thread(target=call, args=(lambda: None, 10 * PATIENCE), daemon=True)
+    waiting.start()
+    eventually(lambda: len(refused) > before, "a refusal")
+    assert "an earlier call for parts of x is still under way" == str(refused[-1])
+    hanging.may_end.set()
+    calls.call("y", "make_part", str, seconds=PATIENCE)
+    eventually(lambda: not calls._turns["x"].locked(), "the end of the hook")
+    calls.call("x", "make_part", str, seconds=PATIENCE)
+
+
 def test_a_hook_whose_thread_comes_too_late_is_not_called() -> None:
     turn, called = threading.Lock(), list[str]()
     assert turn.acquire()
