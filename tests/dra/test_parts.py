@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.claims import locks
 from deviceplugin._dra.claims.locks import HardwareCalls
 from deviceplugin._dra.claims.record import Record
@@ -98,6 +99,26 @@ def test_a_claim_has_several_parts_and_each_its_own_identity(node: CakeNode) -> 
     node.prepare(node.allocate("three", piece("cake/quarter@2")))
     node.unprepare(claim)
     assert {"cake/quarter@2": "cut-3"} == node.kitchen.cut
+
+
+def test_claims_that_race_for_parts_never_get_more_than_there_is(node: CakeNode) -> None:
+    wanted = [HALF, "cake/quarter@0", "cake/quarter@1", "cake", OTHER, HALF]
+    claims = [node.allocate(f"n{n}", piece(device)) for n, device in enumerate(wanted)]
+
+    def together(do: Callable[[Claim], object]) -> None:
+        threads = [threading.Thread(target=do, args=[one]) for one in claims * 2]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+
+    answers: list[object] = []
+    together(lambda claim: answers.extend(node.prepare_all(claim).values()))
+    assert "overlap" not in str(answers)
+    assert node.kitchen.cut == node.written_parts()
+    assert len(node.recorded()) == len(node.ownership.claims()) > 0
+    together(node.unprepare_all)
+    assert node.is_empty()
 
 
 def test_a_claim_that_is_allocated_again_keeps_its_part_until_it_is_released(
