@@ -315,10 +315,11 @@ def test_a_part_whose_claim_is_not_recorded_any_more_is_named_and_offered_to_nob
     claims.restart()
     found = claims.found()
     assert (False, "0123") == (made.identity in found, slices(claims))
-    (said,) = claims.plugin.shortfalls
-    assert said.startswith(f"{made.identity} was made as {HALF}, and no claim is known to have it")
+    begins = f"{made.identity} was made as {HALF}, and no claim is known to have it"
+    assert any(one.startswith(begins) for one in claims.plugin.shortfalls)
     claims.rig.fake.by_hand("gone 0 gi=1")
-    assert ("01234567", []) == (slices(claims), [*claims.plugin.shortfalls])
+    assert "01234567" == slices(claims)
+    assert not any(one.startswith(begins) for one in claims.plugin.shortfalls)
 
 
 @pytest.mark.parametrize("line", ["instance", "mig"])
