@@ -16,6 +16,7 @@ from deviceplugin._inventory.divided import (
     Profile,
     divide,
     listed,
+    of_devices,
     profile_of,
     total,
 )
@@ -96,6 +97,18 @@ def test_what_is_made_and_possible_is_counted_by_profile(
 def test_numbers_of_several_pieces_of_hardware_are_added() -> None:
     one, other = divide(CAKE, pieces(*HALVES)), {"half": Profile(1, 0, 1, 0), "x": Profile(2)}
     assert {"half": Profile(1, 2, 1, 2), "x": Profile(2)} == total([one, other])
+
+
+def test_what_has_vanished_does_not_say_how_much_there_is() -> None:
+    gone, there = dp.Counters("a", {"quarters": 4}), dp.Counters("a", {"quarters": 1})
+    unhealthy = dp.Health.unhealthy("gone")
+    devices = [
+        dp.Device("old", health=unhealthy, part=dp.Part(gone, QUARTER)),
+        *(dp.Device(f"new{n}", part=dp.Part(there, QUARTER)) for n in range(2)),
+        dp.Device("older", health=unhealthy, part=dp.Part(gone, QUARTER)),
+    ]
+    (found,) = of_devices(devices, (), {}).values()
+    assert (1, 1) == (found.left["quarters"], found.profiles["part"].possible)
 
 
 def test_a_profile_is_what_drivers_call_it() -> None:

@@ -472,5 +472,9 @@ def test_a_record_that_was_set_aside_is_replaced_when_its_claim_is_prepared_agai
     (node.claims_dir / f"{claim.uid}.json").write_text("{")
     node.restart()
     assert [f"{claim.uid}.json.bad"] == node.recorded()
+    node.plugin.errors = {"allocate": dp.AllocationError("no")}
+    node.refusal(claim)
+    assert [f"{claim.uid}.json.bad"] == node.recorded(), "a container may still use what it had"
+    node.plugin.errors = {}
     node.prepare(claim)
     assert [f"{claim.uid}.json"] == node.recorded()

@@ -71,7 +71,7 @@ def damage_the_record(
 
 
 def test_the_devices_of_a_lost_record_are_withheld_as_long_as_their_pod_is_there(
-    node: DualNode, root: Path
+    node: DualNode, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = damage_the_record(node, root)
     node.start(protocol="dra")
@@ -80,6 +80,9 @@ def test_the_devices_of_a_lost_record_are_withheld_as_long_as_their_pod_is_there
     node.end("one")
     node.wait_for(plugin=set(), dra=ALL)
     eventually(lambda: not records(root), "the release")
+    event = "claim released without its record"
+    (logged,) = [vars(one) for one in caplog.records if one.message == event]
+    assert held in logged["devices"]
 
 
 @pytest.mark.slow

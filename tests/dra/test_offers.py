@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._app.probes import offered
+from deviceplugin._app.probes import offered, offered_of
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._telemetry.metrics import Metrics, Offered
+from drivers.cakes import RESOURCE as CAKE
+from drivers.cakes import CakeNode, piece
 from drivers.driver_node import RESOURCE, DriverNode, gopher, result
 
 
@@ -33,6 +35,14 @@ def test_each_device_is_offered_by_one_protocol_or_by_none(node: DriverNode) -> 
     node.prepare(node.allocate("one", result("gerd")))
     node.ownership.published([])
     assert [Offered(RESOURCE, by_plugin=1, by_dra=frozenset(), leaving=0)] == counts(node)
+
+
+def test_a_part_counts_once_somebody_has_it(tmp_path: Path) -> None:
+    node = CakeNode(tmp_path)
+    for devices in (1, 2):
+        found = offered_of(node.ownership, node.resources[CAKE])
+        assert (devices, 7) == (found.count_by_dra, len(found.by_dra))
+        node.prepare(node.allocate("one", piece("cake/half@0")))
 
 
 def test_without_dra_there_are_no_such_metrics(node: DriverNode) -> None:

@@ -119,6 +119,19 @@ def test_there_is_at_least_as_much_of_each_counter_as_claims_have() -> None:
     assert left == pool_of(found).counters[0]["counters"]
 
 
+def test_a_claim_has_a_counter_that_the_hardware_has_no_more() -> None:
+    before, now = (dp.Counters("cake", {name: 4}) for name in ("slices", "quarters"))
+    gone = dp.Device("old", health=dp.Health.unhealthy("gone"), part=dp.Part(before, {"slices": 2}))
+    there = dp.Device("new", part=dp.Part(now, {"quarters": 1}))
+    found = pool_of(
+        {
+            "old": OfferState(gone, offered=True, taint=UNHEALTHY, reason="", claimed="device"),
+            "new": OfferState(there, offered=True, taint="", reason=""),
+        }
+    )
+    assert counters(slices=2, quarters=4) == found.counters[0]["counters"]
+
+
 def test_what_has_vanished_says_nothing_of_the_counters_that_are_there() -> None:
     plugin = Cakes(Kitchen("cake"))
     found = states(plugin)

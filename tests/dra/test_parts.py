@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.claims import locks
 from deviceplugin._dra.claims.locks import HardwareCalls
 from deviceplugin._dra.claims.record import Record
@@ -98,6 +99,26 @@ def test_a_claim_has_several_parts_and_each_its_own_identity(node: CakeNode) -> 
     node.prepare(node.allocate("three", piece("cake/quarter@2")))
     node.unprepare(claim)
     assert {"cake/quarter@2": "cut-3"} == node.kitchen.cut
+
+
+def test_claims_that_race_for_parts_never_get_more_than_there_is(node: CakeNode) -> None:
+    wanted = [HALF, "cake/quarter@0", "cake/quarter@1", "cake", OTHER, HALF]
+    claims = [node.allocate(f"n{n}", piece(device)) for n, device in enumerate(wanted)]
+
+    def together(do: Callable[[Claim], object]) -> None:
+        threads = [threading.Thread(target=do, args=[one]) for one in claims * 2]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+
+    answers: list[object] = []
+    together(lambda claim: answers.extend(node.prepare_all(claim).values()))
+    assert "overlap" not in str(answers)
+    assert node.kitchen.cut == node.written_parts()
+    assert len(node.recorded()) == len(node.ownership.claims()) > 0
+    together(node.unprepare_all)
+    assert node.is_empty()
 
 
 def test_a_claim_that_is_allocated_again_keeps_its_part_until_it_is_released(
@@ -346,6 +367,35 @@ def test_a_hook_never_begins_once_nobody_waits_for_it() -> None:
     with pytest.raises(dp.DevicePluginError, match="the plugin is stopping"):
         calls.call("x", "make_part", late.append, "again", seconds=PATIENCE)
     assert ["other", "next"] == late
+
+
+def test_nobody_waits_for_hardware_whose_hook_hangs() -> None:
+    calls, hanging, refused = (
+        HardwareCalls(None, MONOTONIC),
+        Hanging(),
+        list[dp.DevicePluginError](),
+    )
+
+    def call(hook: Callable[[], object], seconds: float) -> None:
+        try:
+            calls.call("x", "make_part", hook, seconds=seconds)
+        except dp.DevicePluginError as error:
+            refused.append(error)
+
+    def begun() -> bool:
+        call(hanging, 0.05)
+        return hanging.begun.is_set()
+
+    eventually(begun, "the hook")
+    before = len(refused)
+    waiting = threading.Thread(target=call, args=(lambda: None, 10 * PATIENCE), daemon=True)
+    waiting.start()
+    eventually(lambda: len(refused) > before, "a refusal")
+    assert "an earlier call for parts of x is still under way" == str(refused[-1])
+    hanging.may_end.set()
+    calls.call("y", "make_part", str, seconds=PATIENCE)
+    eventually(lambda: not calls._turns["x"].locked(), "the end of the hook")
+    calls.call("x", "make_part", str, seconds=PATIENCE)
 
 
 def test_a_hook_whose_thread_comes_too_late_is_not_called() -> None:

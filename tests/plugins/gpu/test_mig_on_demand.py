@@ -316,6 +316,23 @@ def test_what_others_made_is_offered_as_ever_and_takes_its_place(claims: Claims)
     assert static not in claims.found()
 
 
+def test_a_part_whose_claim_is_not_recorded_any_more_is_named_and_offered_to_nobody(
+    claims: Claims,
+) -> None:
+    claims.restart(mig_strategy="mixed")
+    made = claims.make(HALF).part
+    assert made
+    claims.plugin.made = {}
+    claims.restart()
+    found = claims.found()
+    assert (False, "0123") == (made.identity in found, slices(claims))
+    begins = f"{made.identity} was made as {HALF}, and no claim is known to have it"
+    assert any(one.startswith(begins) for one in claims.plugin.shortfalls)
+    claims.rig.fake.by_hand("gone 0 gi=1")
+    assert "01234567" == slices(claims)
+    assert not any(one.startswith(begins) for one in claims.plugin.shortfalls)
+
+
 @pytest.mark.parametrize("line", ["instance", "mig"])
 def test_what_others_made_in_the_place_of_a_part_stays(claims: Claims, line: str) -> None:
     claims.rig.fake.by_hand(f"{line} 0 gi=5 profile=3g.40gb start=4")

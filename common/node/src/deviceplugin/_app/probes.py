@@ -188,9 +188,11 @@ def offered_of(ownership: Ownership, resource: Resource) -> Offered:
     leaving, devices = ownership.leaving, resource.listed
     withheld = ownership.withheld(resource.name, devices)
     states = ownership.offered(resource).items()
+    by_dra = {one: state for one, state in states if state.offered and not state.taint}
     return Offered(
         resource.name,
         by_plugin=sum(one.id not in withheld and bool(one.health) for one in devices.values()),
-        by_dra=frozenset(one for one, state in states if state.offered and not state.taint),
+        by_dra=frozenset(by_dra),
         leaving=sum((resource.name, device_id) in leaving for device_id in devices),
+        spare=sum(not state.claimed for one, state in by_dra.items() if one not in devices),
     )

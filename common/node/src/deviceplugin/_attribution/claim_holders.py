@@ -98,6 +98,10 @@ class UnreadableRecords:
         names = self._names(key)
         return _words(names[0]) if names else ""
 
+    def of(self, claim: Claim) -> Sequence[str]:
+        """Return the names in slices of the devices that the claim has without a record."""
+        return sorted(device for (_, _, device), name in self._named if name == claim[:2])
+
     def _names(self, key: Key) -> Sequence[Name]:
         """Return the claims that have the device, or a share of the same one: which is unknown."""
         if not self._named:

@@ -87,6 +87,14 @@ class Driver:
             leave=self._records.seen,
         )
         self.is_busy = self._turn.is_used
+        self._unrecorded = UnreadableRecords(
+            settings.name,
+            files=self._records.set_aside,
+            recorded=lambda: claimed_places(settings.name, self._records.all().values()),
+            places_of=lambda key: names_of(
+                settings.name, settings.node, key, self.resources().get(key[0])
+            ),
+        )
         self._preparing = preparing = Preparing(
             settings.name,
             self.boot or boot_id(),
@@ -102,6 +110,7 @@ class Driver:
             parts_changed=self.parts_changed,
             part_lock=lambda name: instances.part_lock(settings, name),
             turn=self._turn.hold,
+            lost=self._unrecorded.of,
             clock=self.clock,
         )
         self.release = preparing.release
@@ -120,14 +129,6 @@ class Driver:
         """Whether this process publishes the slices, and no other one of the driver does."""
         self._follows, self._begins = False, True
         self._problem, self._problems = "not started", Problems(log)
-        self._unrecorded = UnreadableRecords(
-            settings.name,
-            files=self._records.set_aside,
-            recorded=lambda: claimed_places(settings.name, self._records.all().values()),
-            places_of=lambda key: names_of(
-                settings.name, settings.node, key, self.resources().get(key[0])
-            ),
-        )
         self._end = self.ownership.subscribe(self.changed)
 
     def places(self) -> Mapping[Place, Collection[Key]]:

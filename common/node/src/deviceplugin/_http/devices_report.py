@@ -68,7 +68,7 @@ class Report(NamedTuple):
             holders=None if holdings is None else holdings.holders(resource.name),
             usage=usage,
             stale=stale,
-            offered={"device-plugin": offered.by_plugin, "dra": len(offered.by_dra)},
+            offered={"device-plugin": offered.by_plugin, "dra": offered.count_by_dra},
             by_dra=offered.by_dra,
             made=resource.plugin.made,
             divided=divided_of(resource, holdings),

@@ -95,14 +95,16 @@ def of_devices(
 
     ``held`` has the ids of those that somebody has, ``made`` those of parts that claims have.
     """
-    hardware: dict[str, tuple[_Amounts, list[Piece]]] = {}
+    amounts, pieces = dict[str, _Amounts](), dict[str, list[Piece]]()
     for one in devices:
         if part := one.part:
             profile = profile_of(one.attributes, on_demand=part.on_demand)
             is_held = one.id in held or one.id in made
             piece = Piece(one.id, profile, part.consumes, part.groups, is_held, bool(one.health))
-            hardware.setdefault(part.of.name, (part.of.amounts, []))[1].append(piece)
-    return {name: divide(*found) for name, found in hardware.items()}
+            pieces.setdefault(name := part.of.name, []).append(piece)
+            if name not in amounts or one.health:  # what has vanished knows no news
+                amounts[name] = part.of.amounts
+    return {name: divide(amounts[name], found) for name, found in pieces.items()}
 
 
 def has_room(one: Piece, left: _Amounts, groups: Sequence[frozenset[str]]) -> bool:

@@ -161,7 +161,7 @@ class _Devices(Collector):
         leaving = _gauge("deviceplugin_devices_leaving", text)
         for now in self._metrics.offered():
             offered.add_metric([now.resource, "device-plugin"], now.by_plugin)
-            offered.add_metric([now.resource, "dra"], len(now.by_dra))
+            offered.add_metric([now.resource, "dra"], now.count_by_dra)
             leaving.add_metric([now.resource], now.leaving)
         yield from (by_health, allocatable, allocated, free, degraded, stale, not_healthy)
         yield from (offered, leaving, parts, possible)

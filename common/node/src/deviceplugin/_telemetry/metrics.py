@@ -85,6 +85,12 @@ class Offered(NamedTuple):
     """The ids of the devices."""
     leaving: int
     """Devices that the wanted protocol does not offer yet, because the other one did."""
+    spare: int = 0
+    """How many of ``by_dra`` are parts that nobody has: they are not there yet."""
+
+    @property
+    def count_by_dra(self) -> int:
+        return len(self.by_dra) - self.spare
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:

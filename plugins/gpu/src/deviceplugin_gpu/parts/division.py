@@ -21,6 +21,7 @@ from deviceplugin_gpu.parts.reading import is_shared, mode_problem, read, resour
 from deviceplugin_gpu.parts.switching import Ours, Switch
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
+_LOST: Final = "{} was made as {}, and no claim is known to have it: remove it once it is unused"
 _REMOVED: Final = "its MIG device {} was removed by somebody else: a new pod gets a new one"
 _NOT_OFFERED: Final = "mig-on-demand: only claims get MIG devices that are made: use protocol: dra"
 
@@ -37,6 +38,7 @@ class Division:
         self._naming = Lock()
         self._ours = Ours(settings.state_file)
         self._switch = Switch(self._ours)
+        self._lost: Mapping[str, str] = {}
         self.units: Mapping[str, Unit] = {}
         """The MIG devices that claims have, by the id of the part."""
 
@@ -175,7 +177,8 @@ class Division:
 
     def _rest(self, snapshot: Snapshot, plans: Mapping[str, Plan], made: Made) -> Iterator[Gpu]:
         """Yield the GPUs without what claims have of them, if anything else can be offered."""
-        claimed = self._removed.union(identity for _, identity in made)
+        self._lost = dict(self._find_lost(snapshot, plans, made))
+        claimed = self._removed.union((identity for _, identity in made), self._lost)
         shows_migs = self._settings.mig_strategy != "none"
         for gpu in snapshot.gpus:
             one = plans[gpu.uuid]
@@ -192,6 +195,19 @@ class Division:
             elif (kept and shows_migs) or not (gpu.mig_enabled and (one.parts or _of(gpu, made))):
                 yield left
 
+    def _find_lost(
+        self, snapshot: Snapshot, plans: Mapping[str, Plan], made: Made
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the UUIDs of MIG devices that claims without a record may have, each with why."""
+        lost = self._ours.names.difference(one for one, _ in made)
+        for gpu in snapshot.gpus:
+            parts = plans[gpu.uuid].parts
+            places = {parts[one].place: one for one in lost if one in parts}
+            for mig in gpu.migs:
+                one = places.get(mig.placement) if mig.placement else None
+                if one and mig.uuid not in self._removed:
+                    yield mig.uuid, _LOST.format(mig.uuid, one)
+
     def _find_made(self, snapshot: Snapshot, plugin: dp.Plugin) -> None:
         """Find the MIG devices of claims that an earlier process made."""
         there = {mig.uuid: (gpu, mig) for gpu in snapshot.gpus for mig in gpu.migs}
@@ -205,6 +221,7 @@ class Division:
             self.units = units
 
     def _warnings(self) -> Iterator[str]:
+        yield from self._lost.values()
         if self._settings.mig_on_demand == "off":
             return
         if self._settings.protocol != "dra":

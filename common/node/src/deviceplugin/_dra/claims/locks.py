@@ -47,14 +47,15 @@ class ProcessLock(Protocol):
 class HardwareCalls:
     """Calls hooks, one at a time for each piece of hardware, also of other processes. Thread-safe.
 
-    A hook that does not return in time keeps its hardware until it does. ``lock`` returns the lock
-    that processes have in common for a piece of hardware.
+    A hook that does not return in time keeps its hardware until it does, and meanwhile nobody waits
+    for that. ``lock`` returns the lock that processes have in common for a piece of hardware.
     """
 
     def __init__(self, lock: Callable[[str], ProcessLock] | None, clock: Clock) -> None:
         self._lock, self._clock = lock, clock
         self._guard = threading.Lock()
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._late: dict[str, _Call] = {}
         self._hooks = HooksByResource()
         self._closed = threading.Event()
 
@@ -70,7 +71,9 @@ class HardwareCalls:
         end = self._clock.now() + seconds
         with self._guard:
             turn = self._turns[hardware]
-        if not turn.acquire(timeout=max(0.0, seconds)):
+        late = self._late.get(hardware)
+        # All workers of the server would wait for one driver that hangs.
+        if not turn.acquire(timeout=0.0 if late and late.is_on else max(0.0, seconds)):
             raise AllocationError(f"an earlier call for parts of {hardware} is still under way")
         common = None if self._lock is None else self._lock(hardware)
         call = _Call(hook, turn, common)
@@ -82,6 +85,8 @@ class HardwareCalls:
             return found
         finally:
             call.give_up()
+            if call.is_on:
+                self._late[hardware] = call
 
     def _take(self, common: ProcessLock, hardware: str, end: float) -> None:
         try:
@@ -104,15 +109,17 @@ class _Call:
         self._hook, self._turn, self._common = hook, turn, common
         self._guard = threading.Lock()
         self._has_begun = self._is_given_up = False
+        self.is_on = False
 
     def __call__(self, *args: Any) -> Any:
         with self._guard:
             if self._is_given_up:
                 return None  # nobody waits for it
-            self._has_begun = True
+            self._has_begun = self.is_on = True
         try:
             return self._hook(*args)
         finally:
+            self.is_on = False
             self._release()
 
     def give_up(self) -> None:

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+_LOST: Final = "a part that was made for it stays: remove it by the vendor's tool"
 _MANY: Final = 10
 """Most devices that one log line names."""
 
@@ -71,6 +72,8 @@ class Preparing:
     """Called with the parts that claims have, before one is made and after each change."""
     part_lock: Callable[[str], ProcessLock] | None = None
     """Returns what keeps other processes from making parts of the same hardware."""
+    lost: Callable[[Claim], Sequence[str]] = lambda _claim: ()
+    """Returns what a claim whose record cannot be read has, as far as that is known."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
@@ -235,9 +238,14 @@ class Preparing:
         self.claim_files.drop(claim.uid)
         if record is not None:
             self._release(record, left)
+        lost = self.lost(claim)
+        was_lost = self.records.remove_set_aside(claim.uid)
         self.records.remove(claim.uid)
         self.note_parts(record)
         self.ownership.unprepare(claim.uid)
+        if was_lost:
+            fields = {"claim": str(claim), "devices": ", ".join(lost), "advice": _LOST}
+            log.warning("claim released without its record", extra=fields)
         if record is not None:
             self._changed()
             log.info("claim released", extra={"claim": str(claim), "devices": _listed(record)})

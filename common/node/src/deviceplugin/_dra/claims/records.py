@@ -114,11 +114,14 @@ class Records:
         path = self._path(uid)
         if files.remove(path):
             self._unsynced = True
-        with suppress(FileNotFoundError):
-            _aside(path).unlink()
-            self._unsynced = True
         with self._lock:
             self._records = {key: one for key, one in self._records.items() if key != uid}
+
+    def remove_set_aside(self, uid: str) -> bool:
+        """Remove what was set aside for the claim ``uid``, as `remove`; return if it was there."""
+        found = files.remove(_aside(self._path(uid)))
+        self._unsynced = self._unsynced or found
+        return found
 
     def sync(self) -> None:
         """Have what was written and removed on the disk, whichever thread did so; or OSError."""

@@ -41,26 +41,28 @@ def counter_sets(states: Iterable[OfferState]) -> Sequence[Body]:
     """Return the counters that devices in slices, whose ``states`` these are, take something of.
 
     If any counter were exceeded, the scheduler would give out nothing of the pool. So there is at
-    least as much of each as claims have, even if others took some of it.
+    least as much of each as claims have, even if others took some of it, and a counter for all
+    that a device takes, even if its hardware has such no more.
     """
     found: dict[str, Counters] = {}
-    claimed: dict[str, Counter[str]] = {}
+    needed: dict[str, Counter[str]] = {}
     for state in states:
         part = state.device.part
         assert part is not None
         name = part.of.name
         if name not in found or state.device.health:  # what has vanished knows no news
             found[name] = part.of
-        if state.claimed:
-            claimed.setdefault(name, Counter()).update(part.consumes)
+        taken = part.consumes if state.claimed else dict.fromkeys(part.consumes, 0)
+        needed.setdefault(name, Counter()).update(taken)
     return [
-        {"name": device_name(name), "counters": _most(found[name], claimed.get(name, {}))}
+        {"name": device_name(name), "counters": _most(found[name].amounts, needed[name])}
         for name in sorted(found, key=natural_key)
     ]
 
 
-def _most(of: Counters, claimed: Mapping[str, int]) -> Body:
-    return _amounts({n: max(most, claimed.get(n, 0)) for n, most in of.amounts.items()}, least=0)
+def _most(there: Mapping[str, int], needed: Mapping[str, int]) -> Body:
+    most = {name: max(there.get(name, 0), needed.get(name, 0)) for name in {**there, **needed}}
+    return _amounts(most, least=0)
 
 
 def _amounts(given: Mapping[str, int], *, least: int = 1) -> dict[str, Body]:
