@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -16,11 +17,14 @@ from homes.chaos.seen import allocated
 from homes.cluster.home import Cluster
 from homes.cluster.manifests import CASE
 from homes.cluster.session import Session
+from homes.cluster.workload import is_running
 
 DRIVER: Final = "simple-device.example.com"
 FOLDER: Final = f"/var/lib/kubelet/plugins/simulated-device-plugin/{DRIVER}"
 NODE: Final = "/proc/1/root"
 """The node's files, as the witness sees them."""
+ALL: Final = 28
+"""Wholes, and parts that can be made of them."""
 PROFILES: Final = ("1g", "1g", "3g", "fast", "whole")
 SIMULATED: Final = replace(
     cases()["simulated"].plugin,
@@ -29,6 +33,8 @@ SIMULATED: Final = replace(
     config="devices: /etc/device-plugin/devices.yaml\nprotocol: dra\n",
     beside={
         "devices.yaml": """
+random: {every: 2s, lasting: 6s, faults: [slow, fail, stick, unhealthy]}
+timeline: [{at: 1m, do: break, devices: "card-*/*"}]
 resources:
   example.com/simple-device:
     count: 2
@@ -50,14 +56,16 @@ class Parts:
     def __init__(self, cluster: Cluster, chaos: Chaos) -> None:
         self.cluster, self.chaos = cluster, chaos
         self.here, self.name = cluster.here, f"{cluster.here.namespace}-part"
-        self.here.wait(self.devices, "slices with parts")
+        self.here.wait(lambda: len(self.devices()) == ALL, "slices with all parts")
         found = self.cluster.kubectl.get("resourceslices")["items"]
         sets = [one for each in found for one in each["spec"].get("sharedCounters", ())]
         self.amounts = Counter({key: n for one in sets for key, n in amounts(one).items()})
         self.offered = self.devices()
         self.ids = {one["attributes"]["id"]["string"]: key for key, one in self.offered.items()}
-        self.most = self.checks = 0
-        """How many parts were made at the same time, and how often that was looked at."""
+        self.most = 0
+        """How many parts were made at the same time."""
+        self.seen: set[tuple[str, str]] = set()
+        """Each part that was made, or whole that a claim had, with what tells it from others."""
 
     def devices(self) -> dict[str, Any]:
         """Return the devices that pods may get now, by their names."""
@@ -87,25 +95,43 @@ class Parts:
         return dict(json.loads(text)["parts"]) if text else {}
 
     def held(self) -> set[tuple[str, str]]:
-        """Return each device that a claim has, after the claim's UID."""
-        claims = self.here.kubectl.get_own("resourceclaims")["items"]
-        pairs = ((one["metadata"]["uid"], each) for one in claims for each in allocated(one, DRIVER))
-        return {(uid, each["device"]) for uid, each in pairs}
+        """Return each device that a running pod has, after the pod's UID."""
+        kubectl = self.here.kubectl
+        # Claims first: the container of a pod that runs then has what its claim has.
+        claims, pods = kubectl.get_own("resourceclaims")["items"], kubectl.pods(CASE)
+        running = {one["metadata"]["uid"] for one in pods if is_running(one)}
+        return {
+            (user["uid"], device["device"])
+            for claim in claims
+            for device in allocated(claim, DRIVER)
+            for user in claim["status"].get("reservedFor", ())
+            if user["uid"] in running
+        }
 
     def check(self) -> None:
-        """Fail if a part is in two containers or claims, or if more is given out than there is."""
+        """Fail if a running pod has no part, or another one's, or if more is made than there is."""
         notes = self.chaos.witness.read("/locks/violations")
         assert not notes, notes
         before, made = self.held(), self.made()
         held = Counter(name for _, name in before & self.held())
         assert not (twice := [name for name, count in held.items() if count > 1]), twice
         names = {*held, *(self.ids[one] for one in made)}
+        lost = {one for one, name in self.ids.items() if name in held and "/" in one} - {*made}
+        assert not lost, f"{lost} of {made}"
         taken: Counter[tuple[str, str]] = Counter()
         for name in names:
             for one in self.offered[name]["consumesCounters"]:
                 taken.update(amounts({**one, "name": one["counterSet"]}))
         assert taken <= self.amounts, f"{taken - self.amounts} too much: {made} and {held}"
-        self.most, self.checks = max(self.most, len(made)), self.checks + 1
+        self.most = max(self.most, len(made))
+        self.seen |= {(self.ids[one], each["identity"]) for one, each in made.items()}
+        wholes = {name for one, name in self.ids.items() if "/" not in one}
+        self.seen |= {(name, uid) for uid, name in before if name in wholes}
+
+    def profiles(self) -> dict[str, int]:
+        """Return how many there were of each profile."""
+        of = {name: one["attributes"]["profile"]["string"] for name, one in self.offered.items()}
+        return Counter(of[name] for name, _ in self.seen)
 
     def left(self) -> dict[str, Any]:
         """Return what is there only for claims: none of it is when these have ended."""
@@ -133,16 +159,16 @@ def test_parts_come_and_go_under_faults_and_none_is_left(
     chance, load = random.Random(seed), chaos.load
     chaos.watch(60 * options.chaos)
     parts = Parts(cluster, chaos)
-    commands = [one.partition("=")[2] for one in options.node_fault]
+    commands = dict(one.split("=", 1) for one in options.node_fault)
 
-    def run(command: str) -> None:
+    def run(name: str) -> None:
         for phase in ("begin", "end"):
-            cluster.run_whole(command, PHASE=phase)
+            cluster.run_whole(commands[name], PHASE=phase)
         cluster.here.wait(chaos.witness.is_there, "the witness")
 
     faults = {"kill": chaos.kill, "pod": chaos.pod, "kubelet": chaos.kubelet} | {
         "socket": lambda: chaos.witness.delete_sockets(f"{NODE}{FOLDER}"),
-        **{name: lambda name=name: run(name) for name in commands},
+        **{name: partial(run, name) for name in commands},
     }
     try:
         parts.templates()
@@ -155,13 +181,15 @@ def test_parts_come_and_go_under_faults_and_none_is_left(
             faults[name]()
             made[name] += 1
             parts.check()
-        say(f"seed {seed}: {load.number} pods, up to {parts.most} parts at once, faults {made}")
+        text = f"seed {seed}: {load.number} pods, up to {parts.most} parts at once"
+        say(f"{text}, {dict(parts.profiles())} in all; faults {dict(made)}")
         cluster.here.kubectl.own("delete", "pods", f"--selector={CASE}")
         nothing: dict[str, Any] = {"parts": {}, "claims": [], "files": []}
         cluster.here.wait_ready()
         cluster.here.wait(lambda: parts.left() == nothing, "nothing to be left")
         parts.check()
         cluster.here.wait(lambda: parts.devices().keys() == parts.offered.keys(), "all parts")
-        assert parts.most > 1
-    finally:
+        assert {*PROFILES} == {*parts.profiles()}
+    finally:  # pods do not end without the driver of their claims
+        cluster.here.kubectl.own("delete", "pods", f"--selector={CASE}", check=False)
         cluster.kubectl("delete", "deviceclass", parts.name, "--ignore-not-found")
