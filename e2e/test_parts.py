@@ -17,6 +17,7 @@ from homes.chaos.seen import allocated
 from homes.cluster.home import Cluster
 from homes.cluster.manifests import CASE
 from homes.cluster.session import Session
+from homes.cluster.switched import Switched
 from homes.cluster.workload import is_running
 
 DRIVER: Final = "simple-device.example.com"
@@ -154,6 +155,7 @@ def test_parts_come_and_go_under_faults_and_none_is_left(
         cluster.need(option)
     options, say = session.options, session.progress.say
     cluster.need_cdi()
+    Switched(cluster).need_device_class()  # Kubernetes 1.36
     cluster.install(SIMULATED)
     chaos = Chaos(cluster, cluster, seed := pytestconfig.getoption("--seed"), options, say)
     chance, load = random.Random(seed), chaos.load
