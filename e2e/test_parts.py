@@ -34,7 +34,7 @@ SIMULATED: Final = replace(
     config="devices: /etc/device-plugin/devices.yaml\nprotocol: dra\n",
     beside={
         "devices.yaml": """
-random: {every: 2s, lasting: 6s, faults: [slow, fail, stick, unhealthy]}
+random: {every: 1s, lasting: 6s, faults: [fail, fail, slow, stick, stick, unhealthy]}
 timeline: [{at: 1m, do: break, devices: "card-*/*"}]
 resources:
   example.com/simple-device:
@@ -55,54 +55,55 @@ class Parts:
     """What claims have of the driver's devices, beside what is made on the node."""
 
     def __init__(self, cluster: Cluster, chaos: Chaos) -> None:
-        self.cluster, self.chaos = cluster, chaos
-        self.here, self.name = cluster.here, f"{cluster.here.namespace}-part"
+        self.cluster, self.here, self.witness = cluster, cluster.here, chaos.witness
+        self.name = f"{cluster.here.namespace}-part"
         self.here.wait(lambda: len(self.devices()) == ALL, "slices with all parts")
-        found = self.cluster.kubectl.get("resourceslices")["items"]
-        sets = [one for each in found for one in each["spec"].get("sharedCounters", ())]
-        self.amounts = Counter({key: n for one in sets for key, n in amounts(one).items()})
-        self.offered = self.devices()
-        self.ids = {one["attributes"]["id"]["string"]: key for key, one in self.offered.items()}
-        self.most = 0
-        """How many parts were made at the same time."""
+        self.amounts = sum(map(amounts, self._of_slices("sharedCounters")), Counter[str]())
+        self.offered = {one["attributes"]["id"]["string"]: one for one in self.devices()}
         self.seen: set[tuple[str, str]] = set()
-        """Each part that was made, or whole that a claim had, with what tells it from others."""
+        """The profile and identity of each part, and the pod of each whole."""
 
-    def devices(self) -> dict[str, Any]:
-        """Return the devices that pods may get now, by their names."""
+    def _of_slices(self, key: str) -> list[dict[str, Any]]:
         found = self.cluster.kubectl.get("resourceslices")["items"]
-        of_us = (one["spec"] for one in found if one["spec"]["driver"] == DRIVER)
-        devices = (device for spec in of_us for device in spec.get("devices", ()))
-        return {one["name"]: one for one in devices if "taints" not in one}
+        specs = (one["spec"] for one in found if one["spec"]["driver"] == DRIVER)
+        return [one for spec in specs for one in spec.get(key, ())]
+
+    def devices(self) -> list[dict[str, Any]]:
+        """Return the devices that pods may get now."""
+        return [one for one in self._of_slices("devices") if "taints" not in one]
 
     def templates(self) -> None:
         """Have a class of all devices, and a template for each profile."""
-        version, kind = "resource.k8s.io/v1", "ResourceClaimTemplate"
-        selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
-        metadata, spec = {"name": self.name}, {"selectors": selectors}
-        made = {"apiVersion": version, "kind": "DeviceClass", "metadata": metadata, "spec": spec}
-        self.here.kubectl.apply(made)
+
+        def make(kind: str, name: str, spec: Any) -> None:
+            made = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}}
+            text = json.dumps({**made, "spec": spec})
+            self.here.kubectl.own("apply", "--filename=-", stdin=text)
+
+        def by(expression: str) -> dict[str, Any]:
+            return {"selectors": [{"cel": {"expression": expression}}]}
+
+        make("DeviceClass", self.name, by(f'device.driver == "{DRIVER}"'))
         for profile in PROFILES:
-            cel = {"expression": f'device.attributes["{DRIVER}"].profile == "{profile}"'}
-            exactly = {"deviceClassName": self.name, "selectors": [{"cel": cel}]}
-            claim = {"spec": {"devices": {"requests": [{"name": "one", "exactly": exactly}]}}}
-            metadata = {"name": profile, "namespace": self.here.namespace}
-            template = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": claim}
-            self.here.kubectl.apply(template)
+            own = by(f'device.attributes["{DRIVER}"].profile == "{profile}"')
+            request = {"name": "one", "exactly": {"deviceClassName": self.name, **own}}
+            claim = {"spec": {"devices": {"requests": [request]}}}
+            make("ResourceClaimTemplate", profile, claim)
 
     def made(self) -> dict[str, Any]:
         """Return the parts on the node, by id."""
-        text = self.chaos.witness.read(f"{NODE}/run/deviceplugin-simulated/parts.json")
+        text = self.witness.read(f"{NODE}/run/deviceplugin-simulated/parts.json")
         return dict(json.loads(text)["parts"]) if text else {}
 
     def held(self) -> set[tuple[str, str]]:
-        """Return each device that a running pod has, after the pod's UID."""
+        """Return the id of each device that a running pod has, after the pod's UID."""
         kubectl = self.here.kubectl
         # Claims first: the container of a pod that runs then has what its claim has.
         claims, pods = kubectl.get_own("resourceclaims")["items"], kubectl.pods(CASE)
         running = {one["metadata"]["uid"] for one in pods if is_running(one)}
+        ids = {one["name"]: device_id for device_id, one in self.offered.items()}
         return {
-            (user["uid"], device["device"])
+            (user["uid"], ids[device["device"]])
             for claim in claims
             for device in allocated(claim, DRIVER)
             for user in claim["status"].get("reservedFor", ())
@@ -111,39 +112,36 @@ class Parts:
 
     def check(self) -> None:
         """Fail if a running pod has no part, or another one's, or if more is made than there is."""
-        notes = self.chaos.witness.read("/locks/violations")
+        notes = self.witness.read("/locks/violations")
         assert not notes, notes
         before, made = self.held(), self.made()
-        held = Counter(name for _, name in before & self.held())
-        assert not (twice := [name for name, count in held.items() if count > 1]), twice
-        names = {*held, *(self.ids[one] for one in made)}
-        lost = {one for one, name in self.ids.items() if name in held and "/" in one} - {*made}
-        assert not lost, f"{lost} of {made}"
-        taken: Counter[tuple[str, str]] = Counter()
-        for name in names:
-            for one in self.offered[name]["consumesCounters"]:
-                taken.update(amounts({**one, "name": one["counterSet"]}))
-        assert taken <= self.amounts, f"{taken - self.amounts} too much: {made} and {held}"
-        self.most = max(self.most, len(made))
-        self.seen |= {(self.ids[one], each["identity"]) for one, each in made.items()}
-        wholes = {name for one, name in self.ids.items() if "/" not in one}
-        self.seen |= {(name, uid) for uid, name in before if name in wholes}
+        held = [device_id for _, device_id in before & self.held()]
+        wholes = {one for one in held if "/" not in one}
+        assert len(held) == len({*held}), f"a device twice: {held}"
+        assert {*held} - wholes <= {*made}, f"running with {held}, there are {[*made]}"
+        taken = Counter[str]()
+        for one in {*made} | wholes:
+            for each in self.offered[one]["consumesCounters"]:
+                taken += amounts(each)
+        assert taken <= self.amounts, f"{taken - self.amounts} too much: {[*made]}, {wholes}"
+        profiles = {
+            key: one["attributes"]["profile"]["string"] for key, one in self.offered.items()
+        }
+        self.seen |= {(profiles[key], one["identity"]) for key, one in made.items()}
+        self.seen |= {("whole", uid) for uid, device_id in before if "/" not in device_id}
 
-    def profiles(self) -> dict[str, int]:
-        """Return how many there were of each profile."""
-        of = {name: one["attributes"]["profile"]["string"] for name, one in self.offered.items()}
-        return Counter(of[name] for name, _ in self.seen)
-
-    def left(self) -> dict[str, Any]:
+    def left(self) -> list[Any]:
         """Return what is there only for claims: none of it is when these have ended."""
         claims = self.here.kubectl.get_own("resourceclaims")["items"]
         listed = "import os, sys; print(*(f for f in os.listdir(sys.argv[1]) if sys.argv[2] in f))"
         files = self.here.execute("python3", "-c", listed, "/var/run/cdi", DRIVER)
-        return {"parts": self.made(), "claims": claims, "files": files.split()}
+        return [*self.made(), *claims, *files.split()]
 
 
-def amounts(counters: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    return {(counters["name"], key): int(n["value"]) for key, n in counters["counters"].items()}
+def amounts(counters: Mapping[str, Any]) -> Counter[str]:
+    """Return what a set of counters has, or what a device takes of one."""
+    of = counters.get("counterSet") or counters["name"]
+    return Counter({f"{of} {key}": int(n["value"]) for key, n in counters["counters"].items()})
 
 
 @pytest.mark.simulated
@@ -183,15 +181,14 @@ def test_parts_come_and_go_under_faults_and_none_is_left(
             faults[name]()
             made[name] += 1
             parts.check()
-        text = f"seed {seed}: {load.number} pods, up to {parts.most} parts at once"
-        say(f"{text}, {dict(parts.profiles())} in all; faults {dict(made)}")
+        profiles = Counter(profile for profile, _ in parts.seen)
+        say(f"seed {seed}: {load.number} pods, seen {dict(profiles)}; faults {dict(made)}")
         cluster.here.kubectl.own("delete", "pods", f"--selector={CASE}")
-        nothing: dict[str, Any] = {"parts": {}, "claims": [], "files": []}
         cluster.here.wait_ready()
-        cluster.here.wait(lambda: parts.left() == nothing, "nothing to be left")
+        cluster.here.wait(lambda: not parts.left(), "nothing to be left")
         parts.check()
-        cluster.here.wait(lambda: parts.devices().keys() == parts.offered.keys(), "all parts")
-        assert {*PROFILES} == {*parts.profiles()}
+        cluster.here.wait(lambda: len(parts.devices()) == ALL, "all parts to be offered")
+        assert {*PROFILES} == {*profiles}
     finally:  # pods do not end without the driver of their claims
         cluster.here.kubectl.own("delete", "pods", f"--selector={CASE}", check=False)
         cluster.kubectl("delete", "deviceclass", parts.name, "--ignore-not-found")
