@@ -40,18 +40,20 @@ def run(script: str, *words: object) -> str:
 
 def test_a_lock_says_who_had_a_device_at_the_same_time(tmp_path: Path) -> None:
     script = LOCK.replace("/locks", str(tmp_path))
-    environment = {**os.environ, "Gopher": "gary,gina", "SIMULATED_sim-0": "/dev/0"}
+    own = {"SIMULATED_sim-0": "/dev/0", "PART_0": "first"}
+    environment = {**os.environ, "Gopher": "gary,gina", **own}
     command = [sys.executable, "-c", script]
     subprocess.run([*command, "0"], env=environment, check=True)
     with subprocess.Popen([*command, "600"], env=environment) as first:
         try:
-            eventually(lambda: is_locked(tmp_path / "sim-0"))  # the last
-            subprocess.run([*command, "0"], env={**os.environ, "Gopher": "gina"}, check=True)
+            eventually(lambda: is_locked(tmp_path / "PART_0"))  # the last
+            other = {**os.environ, "Gopher": "gina", "PART_0": "second"}
+            subprocess.run([*command, "0"], env=other, check=True)
         finally:
             first.terminate()
-    assert [str(tmp_path / "gina")] == run(READ, tmp_path / "violations").split()[:1]
-    (note,) = (tmp_path / "violations").read_text().splitlines()
-    assert f", held by {os.uname().nodename} " in note
+    notes = run(READ, tmp_path / "violations").splitlines()
+    assert [str(tmp_path / one) for one in ("gina", "PART_0")] == [one.split()[0] for one in notes]
+    assert all(f", held by {os.uname().nodename} " in note for note in notes)
     view = json.loads(run(READ, tmp_path / "views" / f"{os.uname().nodename}.main.json"))
     assert {"Gopher": ["gina"], "SIMULATED": []} == view["envs"]
 

@@ -1,6 +1,9 @@
 """Each scripted fault, as a kubelet and an operator see it."""
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +18,7 @@ import grpc
 import pytest
 
 import deviceplugin as dp
+from containers.unshare import POSSIBLE
 from deviceplugin._config import parameters
 from deviceplugin_simulated import SimulatedParameters, SimulatedPlugin, SimulatedSettings
 from deviceplugin_testing.fixture import Kubelet, Node
@@ -238,3 +242,10 @@ def test_what_a_claim_says_wrongly_is_named(found: Any, expected: str) -> None:
     assert str(info.value).startswith(expected)
     numbers = parameters.read(SimulatedParameters, {"environment": {"RANK": 3}, "delay": "0s"})
     assert SimulatedParameters(environment={"RANK": "3"}) == numbers
+
+
+@pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
+def test_a_crash_ends_the_first_process_of_a_container_too() -> None:
+    code = "from deviceplugin_simulated.plugin import _die; _die()"
+    done = subprocess.run(["unshare", "--pid", "--fork", sys.executable, "-c", code], check=False)
+    assert 128 + signal.SIGKILL == done.returncode

@@ -59,6 +59,16 @@ class Load:
     def plain(self) -> None:
         self._run(self.pod({GOPHERS: str(self._random.randint(1, 2))}))
 
+    def claiming(self, *templates: str) -> None:
+        """Run a pod with a claim of each of these ResourceClaimTemplates."""
+        pod = self.pod({})
+        claims = {f"claim-{number}": one for number, one in enumerate(templates)}
+        pod["spec"]["resourceClaims"] = [
+            {"name": name, "resourceClaimTemplateName": one} for name, one in claims.items()
+        ]
+        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": name} for name in claims]}
+        self._run(pod)
+
     def several(self) -> None:
         self._run(self.pod(dict.fromkeys((GOPHERS, OTHERS), "1")))
 

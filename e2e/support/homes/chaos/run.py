@@ -51,15 +51,15 @@ class Chaos:
         self._problems: list[str] = []
         self._random = random.Random(seed)
         self._here = gopher.here
-        self._witness = Witness(gopher.here)
-        self._load = Load(gopher, self._random)
+        self.witness = Witness(gopher.here)
+        self.load = Load(gopher, self._random)
         self.checks = Checks(
-            gopher, simulated, self._witness, options.patience, has_dra=switched is not None
+            gopher, simulated, self.witness, options.patience, has_dra=switched is not None
         )
         self._on_node = NodeFaults(
             (gopher, simulated),
-            self._load,
-            self._witness,
+            self.load,
+            self.witness,
             self.checks,
             self._random,
             (self.kill, self.socket, self.pod),
@@ -69,14 +69,18 @@ class Chaos:
         self._protocols = ["dra", "device-plugin"]
         self.faults: Counter[str] = Counter()
 
+    def watch(self, seconds: float) -> None:
+        """Have a witness for so many seconds."""
+        self.witness.start(self.load.pod({}), seconds + _MARGIN)
+        assert self.checks.is_new_kubelet(), "no kubelet on the node"
+
     def begin(self, seconds: float) -> list[str]:
         """Prepare the node for so many seconds; return why some faults are not done."""
-        self._witness.start(self._load.pod({}), seconds + _MARGIN)
+        self.watch(seconds)
         for name in self._files:
             self._gopher.add_file(name)
-        assert self.checks.is_new_kubelet(), "no kubelet on the node"
         names = ("plain", "several", "restarting", "init", "sidecar")
-        often = {name: getattr(self._load, name) for name in names} | {"file": self.file}
+        often = {name: getattr(self.load, name) for name in names} | {"file": self.file}
         sometimes = {"kill": self.kill, "socket": self.socket, "kubelet": self.kubelet}
         rarely, missing = self._on_node.table(self._options)
         rarely |= {"pod": self.pod, "rollout": self.rollout, "kubelet-away": self.kubelet_away}
@@ -93,7 +97,7 @@ class Chaos:
         chosen = self._options.chaos_faults.split(",") if self._options.chaos_faults else [*heavy]
         assert {*chosen} <= {*heavy}, f"--chaos-faults: there are {', '.join(heavy)}; {missing}"
         self._heavy = {name: heavy[name] for name in chosen}
-        self._table = often | {"delete": self._load.delete} | self._heavy
+        self._table = often | {"delete": self.load.delete} | self._heavy
         weights = [*often] * 4 + ["delete"] * 12 + [one for one in sometimes if one in chosen] * 2
         share = -(-12 // len(chosen))  # so that each run has as many of them
         self._names = weights + [one for one in rarely if one in chosen] * share
@@ -112,13 +116,13 @@ class Chaos:
         for pod in self._here.kubectl.get_own("pods", f"--selector={PLUGIN}")["items"]:
             restarts = [one["restartCount"] for one in pod["status"].get("containerStatuses", ())]
             if sum(restarts) < _PATIENT:
-                self._witness.kill(pod["metadata"]["uid"])
+                self.witness.kill(pod["metadata"]["uid"])
             else:
                 self.pod()
 
     def socket(self) -> None:
         """Delete the plugins' sockets."""
-        self._witness.delete_sockets()
+        self.witness.delete_sockets()
 
     def pod(self) -> None:
         """Delete the plugin's pod."""
@@ -146,9 +150,9 @@ class Chaos:
         by = self._random.choice((-_HOUR, _HOUR))
         needs = self._random.choice((self.socket, self.kill, self.pod))
         with ThreadPoolExecutor(1) as background:
-            jumped = background.submit(self._witness.jump, by, _CLOCK)
+            jumped = background.submit(self.witness.jump, by, _CLOCK)
             needs()
-            self._load.plain()
+            self.load.plain()
             jumped.result()
 
     def kubelet(self, away: float = 1) -> None:
@@ -172,7 +176,7 @@ class Chaos:
         What does not hold is said at once, and raised at the end as ``AssertionError``.
         """
         for name, fault in self._heavy.items():
-            pods = (self._load.delete, self._load.delete, self._load.several, self._load.plain)
+            pods = (self.load.delete, self.load.delete, self.load.several, self.load.plain)
             if self._try(name, *pods, fault, self.settle):
                 self._say(f"{name} alone: all back after {self.checks.last:.1f} s")
         end, since = monotonic() + seconds, 0
@@ -206,7 +210,7 @@ class Chaos:
         rejected = Counter(self.checks.rejected.values())
         text = (
             f"{self.faults.total()} faults, {self.checks.count} checks,"
-            f" {self.checks.comparisons} comparisons, {self._load.number} pods, all"
+            f" {self.checks.comparisons} comparisons, {self.load.number} pods, all"
             f" devices back within {self.checks.slowest:.1f} s;"
             f" faults {dict(self.faults.most_common())}; pods rejected {dict(rejected)}"
         )

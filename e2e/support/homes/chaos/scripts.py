@@ -5,7 +5,8 @@ import fcntl, json, os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 envs = {"Gopher": [one for one in os.environ.get("Gopher", "").split(",") if one],
     "SIMULATED": [name.removeprefix("SIMULATED_") for name in os.environ if "SIMULATED_" in name]}
-locks = [open(f"/locks/{name}", "a+") for names in envs.values() for name in names]
+parts = [name for name in os.environ if name.startswith("PART_")]
+locks = [open(f"/locks/{name}", "a+") for names in (*envs.values(), parts) for name in names]
 for lock in locks:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

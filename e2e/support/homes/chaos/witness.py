@@ -102,9 +102,9 @@ class Witness:
         # What carries the answer may end with the API server, and the script goes on.
         return self._run(FREEZE, name, f"{seconds:g}", f"{running:g}", *uids, check=False)
 
-    def delete_sockets(self) -> None:
-        """Delete the sockets of all plugins."""
-        self._run(SOCKETS, KUBELET)
+    def delete_sockets(self, folder: str = KUBELET) -> None:
+        """Delete the sockets of all plugins, or those in another folder."""
+        self._run(SOCKETS, folder)
 
     def why_not_fill(self, folder: str) -> str:
         """Return why the disk with a directory is not filled; empty if it can be."""

@@ -41,6 +41,7 @@ def _name_problem(name: str) -> str:
 def _die() -> None:
     """Kill the process as a bug in C code would: at once, without cleaning up."""
     os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(128 + signal.SIGKILL)  # the first process of a container cannot kill itself
 
 
 @dataclass(frozen=True, kw_only=True)
