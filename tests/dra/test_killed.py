@@ -283,8 +283,13 @@ def test_parts_whose_prepare_was_killed_are_finished_or_removed(
 
 
 @pytest.mark.parametrize("begin_again", [CakeNode.restart, CakeNode.boot])
-def test_parts_whose_removal_was_killed_are_removed_when_it_is_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin_again: Callable[[CakeNode], None]
+@pytest.mark.parametrize("is_wanted_again", [True, False])
+def test_parts_whose_removal_was_killed_are_removed_when_it_is_repeated_or_made_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begin_again: Callable[[CakeNode], None],
+    *,
+    is_wanted_again: bool,
 ) -> None:
     for node in part_kills(
         monkeypatch,
@@ -294,6 +299,10 @@ def test_parts_whose_removal_was_killed_are_removed_when_it_is_repeated(
     ):
         begin_again(node)
         assert node.kitchen.cut.keys() <= node.written_parts().keys()
+        if is_wanted_again:
+            node.prepare(cut(node))
+            assert node.written_parts() == node.kitchen.cut == node.cakes.made
+            assert {HALF, "pie/quarter@1"} == node.kitchen.cut.keys()
         node.unprepare(cut(node))
         assert node.is_empty()
         node.prepare(node.allocate("two", piece("cake")))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_part_is_made_for_a_claim_and_removed_with_it(
 
 def test_a_claim_without_parts_has_nothing_to_do_with_them(node: CakeNode) -> None:
     told: list[object] = []
-    node.more = {"parts_changed": told.append}
+    node.more = {"makers": SimpleNamespace(set=told.append, maker=node.maker)}
     node.restart()
     claim = node.allocate("one", result("gary"), piece("cake", "two"))
     node.prepare(claim)
@@ -495,6 +496,18 @@ def test_a_claim_is_released_although_its_hardware_is_gone(node: CakeNode) -> No
     assert node.is_empty()
 
 
+def test_a_part_whose_hardware_is_in_no_resource_is_its_plugins_to_remove(node: CakeNode) -> None:
+    claim = node.allocate("one", piece(HALF))
+    node.prepare(claim)
+    del node.resources[RESOURCE]
+    node.cakes.faults["unmake"] = fails("the oven does not answer")
+    assert "the oven does not answer" in str(node.unprepare_all(claim)["uid-one"])
+    assert {HALF: "cut-1"} == node.written_parts()
+    node.cakes.faults = {}
+    node.unprepare(claim)
+    assert node.is_empty()
+
+
 @pytest.mark.parametrize("is_plugin", [True, False])
 def test_of_a_plugin_that_makes_no_parts_any_more_claims_are_released_with_a_warning(
     node: CakeNode, caplog: pytest.LogCaptureFixture, *, is_plugin: bool
@@ -506,6 +519,7 @@ def test_of_a_plugin_that_makes_no_parts_any_more_claims_are_released_with_a_war
     said = str(node.unprepare_all(claim)["uid-one"])
     assert f"{HALF} is not known yet: devices are still being discovered" == said
     node.discovered = True
+    node.makes_parts = False
     if is_plugin:
         node.resources[RESOURCE] = Resource(RESOURCE, node.plugin)
     node.unprepare(claim)

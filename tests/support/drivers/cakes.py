@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from typing_extensions import override
@@ -132,12 +133,13 @@ class CakeNode(DriverNode):
     """A node with gophers, and cakes that are cut for claims by a ``baker``."""
 
     baker: type[Cakes] = Cakes
+    makes_parts = True
 
     def __init__(self, path: Path, *cakes: str) -> None:
         self.kitchen = Kitchen(*(cakes or ("cake",)))
         self.cakes = self.baker(self.kitchen)
         super().__init__(path, gopher("gary"))
-        self.more = {"parts_changed": self.know}
+        self.more = {"makers": SimpleNamespace(set=self.know, maker=self.maker)}
         self.restart()
 
     @override
@@ -153,6 +155,10 @@ class CakeNode(DriverNode):
     def boot(self) -> None:
         self.kitchen.boot()
         super().boot()
+
+    def maker(self, resource: str) -> dp.Plugin | None:
+        """Return the plugin that makes parts, unless there is another one now."""
+        return self.cakes if resource == RESOURCE and self.makes_parts else None
 
     def know(self, made: Mapping[tuple[str, str], str]) -> None:
         """Have the plugin know the parts that claims have, and discover."""

@@ -15,6 +15,7 @@ from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._config.settings import Settings
 from deviceplugin._dra.claim_status import ClaimStatus
 from deviceplugin._dra.claims.forgotten import ForgottenClaims
+from deviceplugin._dra.claims.parts import NOBODY, Makers
 from deviceplugin._dra.driver import Driver
 from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
@@ -46,8 +47,7 @@ class Dra:
     The devices of recorded claims are withheld once it is made. ``discovered`` returns whether all
     plugins have discovered their devices at least once, and ``may_offer`` whether no other process
     offers them by the device plugin. ``thread`` creates a thread whose failure ends the process.
-    ``holdings`` returns what the kubelet said last of what containers have. ``parts_changed`` is
-    called as that of `Driver`.
+    ``holdings`` returns what the kubelet said last of what containers have.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here
@@ -64,13 +64,13 @@ class Dra:
         thread: Callable[[str, Callable[[], None]], threading.Thread],
         directories: HostDirectories,
         holdings: Callable[[], Holdings | None] = lambda: None,
-        parts_changed: Callable[[Mapping[Key, str]], None] = lambda _made: None,
+        makers: Makers = NOBODY,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._names, self._directories = names, directories
         self._ownership, self._resources = ownership, resources
         self._discovered, self._may_offer = discovered, may_offer
-        self._holdings, self._clock, self._parts_changed = holdings, clock, parts_changed
+        self._holdings, self._clock, self._makers = holdings, clock, makers
         self._published_once = self._registered_once = False
         self._needed_directories = [settings.driver_dir, settings.registry_dir, settings.cdi_dir]
         self._needed_at = clock.now()
@@ -111,7 +111,7 @@ class Dra:
             watcher=watcher,
             metrics=metrics,
             registered=self._registered,
-            parts_changed=self._parts_changed,
+            makers=self._makers,
             claims_changed=self._changed,
             led=self._led,
             unusable=self._unusable,

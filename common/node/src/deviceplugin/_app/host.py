@@ -209,7 +209,7 @@ class Host:
             thread=self._group.thread,
             holdings=self._tracker.current,
             directories=self._directories,
-            parts_changed=self._made_parts.set,
+            makers=self._made_parts,
         )
         self._tracker.places = dra.places
         return dra

@@ -33,6 +33,13 @@ class MadeParts:
         for each in others:
             each.rediscover()
 
+    def maker(self, resource: str) -> Plugin | None:
+        """Return the plugin that makes parts of ``resource``, listed or not; None if none does."""
+        known = self._resources().get(resource)
+        plugins = [each.plugin for each in self.discoveries] if known is None else [known.plugin]
+        makers = [one for one in plugins if Capabilities.of(one).make_part]
+        return next((one for one in makers if self._may_be_of(one, resource)), None)
+
     def introduce(self, plugin: Plugin) -> None:
         """Have ``plugin``, which is new, know them."""
         with self._lock:

@@ -13,6 +13,7 @@ from deviceplugin._dra.claims import devices
 from deviceplugin._dra.claims.claim_files import ClaimFiles
 from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
 from deviceplugin._dra.claims.metadata import Describe
+from deviceplugin._dra.claims.parts import NOBODY, Makers
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.records import Records
@@ -60,8 +61,8 @@ class Driver:
     metrics: Metrics
     registered: Callable[[], None] = lambda: None
     """Called when the kubelet has registered the driver."""
-    parts_changed: Callable[[Mapping[Key, str]], None] = lambda _made: None
-    """Called with the parts that claims have, each with its identity, if there is news of them."""
+    makers: Makers = NOBODY
+    """The plugins that make parts."""
     claims_changed: Callable[[], None] = lambda: None
     """Called when a claim was prepared or released, by this process or by another one."""
     led: Callable[[], None] = lambda: None
@@ -107,7 +108,7 @@ class Driver:
             unusable=self.unusable,
             describe=self.describe,
             changed=self.claims_changed,
-            parts_changed=self.parts_changed,
+            makers=self.makers,
             part_lock=lambda name: instances.part_lock(settings, name),
             turn=self._turn.hold,
             lost=self._unrecorded.of,

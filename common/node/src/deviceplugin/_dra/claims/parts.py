@@ -4,21 +4,20 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims.devices import Located, Locator
 from deviceplugin._dra.claims.locks import HardwareCalls
 from deviceplugin._dra.claims.record import Record, RecordedDevice
-from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import device_problem, identity_problem, shown
 from deviceplugin._platform.hooks import reason_of
 from deviceplugin._telemetry.metrics import FAILED, OK, Metrics
 from deviceplugin.errors import AllocationError, DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device, Part
-from deviceplugin.plugin import Capabilities
+from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +49,28 @@ def intended(
     ]
 
 
+class Makers(Protocol):
+    """The plugins that make parts."""
+
+    def set(self, made: Mapping[Key, str]) -> None:
+        """Have plugins know the parts that claims have now, each with its identity."""
+
+    def maker(self, resource: str) -> Plugin | None:
+        """Return the plugin that makes parts of ``resource``; None if none does."""
+
+
+class _Nobody:
+    def set(self, made: Mapping[Key, str]) -> None:
+        pass
+
+    def maker(self, resource: str) -> Plugin | None:  # noqa: ARG002
+        return None
+
+
+NOBODY: Final = _Nobody()
+"""No plugins."""
+
+
 @dataclass(eq=False, repr=False)
 class PartMaker:
     """Calls plugins to make and remove parts. Thread-safe."""
@@ -60,8 +81,7 @@ class PartMaker:
     metrics: Metrics
     made: Callable[[], Mapping[Key, str]]
     """Returns the parts that claims have, each with its identity."""
-    changed: Callable[[Mapping[Key, str]], None]
-    """Called with the same."""
+    makers: Makers
 
     def __post_init__(self) -> None:
         self._problems = Problems(log)
@@ -72,7 +92,7 @@ class PartMaker:
         if not any(one is not None and one.parts for one in records):
             return
         with self._changing:  # so that what is known last is what was read last
-            self.changed(self.made())
+            self.makers.set(self.made())
 
     def make(
         self,
@@ -108,7 +128,7 @@ class PartMaker:
         def make() -> Device:
             begun[key] = intent
             try:
-                found = self._call(MAKE, resource, part, left, part)
+                found = self._call(MAKE, resource.plugin, key[0], part, left, part)
             except AllocationError:  # nothing is left of it, or it has not begun
                 del begun[key]
                 raise
@@ -130,21 +150,23 @@ class PartMaker:
             raise failures[0]
 
     def _unmake(self, claim: Claim, name: str, gone: Device, left: Callable[[], float]) -> None:
-        resource = self.locator.resource(name)
+        resource, plugin = self.locator.resource(name), self.makers.maker(name)
         if resource is None and not self.locator.discovered():
             raise AllocationError(f"{gone.id} is {_STILL}")
-        if resource is None or not Capabilities.of(resource.plugin).make_part:
+        if plugin is None:
             # To wait for a plugin that can would be to wait for ever.
             fields = {"claim": str(claim), "resource": name, "device": gone.id}
             error = "no plugin makes such parts any more: remove what is left of it"
             log.warning("part not removed", extra={**fields, "error": error})
             return
-        part = resource.devices.get(gone.id, Device(gone.id, resource=name))
+        # Hardware that does not answer may be in no resource: its plugin knows what is left of it.
+        known = {} if resource is None else resource.devices
+        part = known.get(gone.id, Device(gone.id, resource=name))
         assert gone.part is not None
         identity = gone.part.identity
 
         def remove() -> Device:
-            self._call(REMOVE, resource, gone, left, part, identity)
+            self._call(REMOVE, plugin, name, gone, left, part, identity)
             return gone
 
         self._reported("part removed", "part not removed", claim, gone, name, remove)
@@ -181,9 +203,14 @@ class PartMaker:
         return found
 
     def _call(
-        self, method: str, resource: Resource, part: Device, left: Callable[[], float], *args: Any
+        self,
+        method: str,
+        plugin: Plugin,
+        resource: str,
+        part: Device,
+        left: Callable[[], float],
+        *args: Any,
     ) -> Any:
-        plugin = resource.plugin
         makes = method == MAKE
         hook: Callable[..., Any] = plugin.make_part if makes else plugin.unmake_part
         seconds = min(left(), plugin.part_timeout)
@@ -191,7 +218,7 @@ class PartMaker:
             raise AllocationError("no time is left in this call for its hooks")
         assert part.part is not None
         name = "make_part" if makes else "unmake_part"
-        hardware = f"{resource.name} {part.part.of.name}"
+        hardware = f"{resource} {part.part.of.name}"
         return self.calls.call(hardware, name, hook, *args, seconds=seconds)
 
 

@@ -8,7 +8,7 @@ names or begins again, and nobody else gets the devices meanwhile.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -22,7 +22,7 @@ from deviceplugin._dra.claims.devices import Candidates, Locator, book
 from deviceplugin._dra.claims.locks import ClaimLocks, HardwareCalls, ProcessLock
 from deviceplugin._dra.claims.metadata import Describe, DescribedClaims
 from deviceplugin._dra.claims.parameters import ParameterReader
-from deviceplugin._dra.claims.parts import PartMaker, intended, made
+from deviceplugin._dra.claims.parts import NOBODY, Makers, PartMaker, intended, made
 from deviceplugin._dra.claims.reading import Attempt, ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
 from deviceplugin._dra.claims.records import Records
@@ -68,8 +68,8 @@ class Preparing:
     )
     """Keeps other processes from changing claims while in its context, which takes at most the
     seconds that its argument returns."""
-    parts_changed: Callable[[Mapping[Key, str]], None] = lambda _made: None
-    """Called with the parts that claims have, before one is made and after each change."""
+    makers: Makers = NOBODY
+    """The plugins that make parts. They are told of each before it is made, and of each change."""
     part_lock: Callable[[str], ProcessLock] | None = None
     """Returns what keeps other processes from making parts of the same hardware."""
     lost: Callable[[Claim], Sequence[str]] = lambda _claim: ()
@@ -91,7 +91,7 @@ class Preparing:
             self._part_calls,
             self.metrics,
             made=lambda: made(self.records.all().values(), self.boot),
-            changed=self.parts_changed,
+            makers=self.makers,
         )
         self.note_parts = self._parts.note
 
@@ -261,6 +261,10 @@ class Preparing:
             devices = [known.get(one, Device(one, resource=name)) for one in ids]
             if self._calls.released(resource, devices, limit(left())):
                 self.metrics.released.labels(name).inc(len(ids))
+        if record.parts and record.state == "prepared":
+            with suppress(OSError):  # a full disk must not keep a pod
+                # If this process is killed now, a Prepare makes them again.
+                self.records.write(replace(record, state="preparing"))
         self._parts.unmake(record.claim, record.parts, left)
 
 
