@@ -29,7 +29,7 @@ BUDGETS: Final = {
     "of the plugins": 26_000,
     "of the operator": 4_620,
     "lines of build and demo": 6_050,
-    "lines of tests, with e2e": 128_000,
+    "lines of tests, with e2e": 128_200,
     "lines of generated files": 5_750,
     "pages": 104,
     "words on pages": 104_500,

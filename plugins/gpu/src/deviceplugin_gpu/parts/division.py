@@ -1,7 +1,7 @@
 """The parts of all GPUs: read at each discovery, and made and removed for claims."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -16,7 +16,7 @@ from deviceplugin_gpu.nvml import api, instances
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, call
 from deviceplugin_gpu.nvml.instances import Device, Profile
 from deviceplugin_gpu.parts import making
-from deviceplugin_gpu.parts.plan import Made, Part, Plan, Reading, gpu_of, parts_of, plan
+from deviceplugin_gpu.parts.plan import Made, Part, Plan, Reading, gpu_of, own_of, parts_of, plan
 from deviceplugin_gpu.parts.reading import is_shared, mode_problem, read, resource
 from deviceplugin_gpu.parts.switching import Ours, Switch
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
@@ -62,17 +62,16 @@ class Division:
         readings = {gpu.uuid: self._read(gpu, before) for gpu in snapshot.gpus}
         now = plugin.made
         made, lasting = {*before.items(), *now.items()}, before.items() & now.items()
-        begun = self._ours.names
         plans = {
-            uuid: plan(
+            gpu.uuid: plan(
                 gpu,
                 resource(gpu, self._settings),
-                readings[uuid],
-                _of(gpu, made),
-                _of(gpu, lasting),
-                begun,
+                readings[gpu.uuid],
+                own_of(gpu, made),
+                own_of(gpu, lasting),
+                self._ours.names,
             )
-            for uuid, gpu in ((gpu.uuid, gpu) for gpu in snapshot.gpus)
+            for gpu in snapshot.gpus
         }
         self._readings = readings
         self._find_made(snapshot, plugin)
@@ -192,7 +191,9 @@ class Division:
             left = replace(gpu, migs=tuple(kept))
             if gpu.uuid in self.switched and not kept:
                 yield replace(left, mig_enabled=False)
-            elif (kept and shows_migs) or not (gpu.mig_enabled and (one.parts or _of(gpu, made))):
+            elif (kept and shows_migs) or not (
+                gpu.mig_enabled and (one.parts or own_of(gpu, made))
+            ):
                 yield left
 
     def _find_lost(
@@ -239,7 +240,7 @@ class Division:
         """Yield why whole GPUs cannot be given whose MIG mode we switched."""
         for gpu in snapshot.gpus:
             if gpu.uuid in self.switched and gpu.mig_enabled:
-                if not _of(gpu, made):
+                if not own_of(gpu, made):
                     yield gpu.uuid, self._switch.stuck.get(gpu.uuid, "MIG is not yet switched off")
                 elif is_shared(gpu, self._settings):  # since the settings were changed
                     yield gpu.uuid, "claims have parts of it"
@@ -253,29 +254,22 @@ class Division:
         idle = {
             gpu.uuid
             for gpu in snapshot.gpus
-            if gpu.uuid in self.switched and gpu.answers and not _of(gpu, plugin.made.items())
+            if gpu.uuid in self.switched and gpu.answers and not own_of(gpu, plugin.made.items())
         }
         for gpu in snapshot.gpus:
             turn = self._turn(gpu.uuid)
             if gpu.uuid in idle & self._idle and turn.acquire(blocking=False):
                 try:
-                    if not _of(gpu, plugin.made.items()):
+                    if not own_of(gpu, plugin.made.items()):
                         self._settle_one(gpu)
                 finally:
                     turn.release()
         self._idle = idle
 
     def _settle_one(self, gpu: Gpu) -> None:
-        try:
-            with self._handle(gpu) as handle:
-                if not instances.instances(handle, self._profiles(gpu, handle)):
-                    self._switch.off(gpu.uuid, handle)
-        except NvmlError:  # the reading has the reason
-            return
-
-
-def _of(gpu: Gpu, made: Made) -> list[tuple[str, str]]:
-    return [pair for pair in made if gpu_of(pair[0]) == gpu.uuid]
+        with suppress(NvmlError), self._handle(gpu) as handle:  # the reading has the reason
+            if not instances.instances(handle, self._profiles(gpu, handle)):
+                self._switch.off(gpu.uuid, handle)
 
 
 def _unit(part: Part, device: Device, minor: int) -> Unit:

@@ -72,6 +72,11 @@ def gpu_of(device_id: str) -> str:
     return device_id.partition("/")[0]
 
 
+def own_of(gpu: Gpu, made: Made) -> list[tuple[str, str]]:
+    """Return those of ``made`` that are parts of ``gpu``."""
+    return [pair for pair in made if gpu_of(pair[0]) == gpu.uuid]
+
+
 def parts_of(gpu: Gpu, resource: str, profiles: Iterable[Profile]) -> dict[str, Part]:
     """Return all parts that a GPU can have, by id."""
     bare, found = replace(gpu, migs=(), mig_enabled=True), {}
