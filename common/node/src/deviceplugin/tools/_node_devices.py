@@ -86,13 +86,12 @@ def _unit(device: Object, driver: str, node: str, names: Names) -> _Unit:
     attributes, name = device.get("attributes") or {}, str(device["name"])
     place = node or str(device.get("nodeName") or ""), names.of(driver, attributes)
     consumes, groups = consumption(device)
-    sets = [f"/{one['counterSet']}" for one in device.get("consumesCounters") or ()]
-    key = min(sets, default=name)
+    sets = (f"/{one['counterSet']}" for one in device.get("consumesCounters") or ())
     why, part = taint(device, driver), None
     if consumes:
         profile = profile_in_slice(attributes)
         part = Piece(name, profile, consumes, groups, held=why == HELD, usable=not why)
-    return _Unit(place, key, shares(device), why, part)
+    return _Unit(place, min(sets, default=name), shares(device), why, part)
 
 
 def profile_in_slice(attributes: Mapping[str, Any]) -> str:
@@ -229,14 +228,13 @@ def _count_parts(
     """Count the parts of ``pools``, of which claims have those in ``taken``."""
     for slices in pools:
         amounts = {name: amount for one in slices for name, amount in one.counters.items()}
-        hardware: dict[tuple[Place, str], list[Piece]] = {}
+        sets: dict[tuple[Place, str], list[Piece]] = {}
         for one in slices if amounts else ():
             for name, unit in one.units.items():
                 if part := unit.part:
                     is_held = part.held or (one.pool, name) in taken
-                    pieces = hardware.setdefault((unit.place, unit.key), [])
-                    pieces.append(part._replace(held=is_held))
-        for (place, _), pieces in hardware.items():
+                    sets.setdefault((unit.place, unit.key), []).append(part._replace(held=is_held))
+        for (place, _), pieces in sets.items():
             own = {name: amounts.get(name, 0) for one in pieces for name in one.consumes}
             found[place].profiles = total([found[place].profiles, divide(own, pieces)])
 
