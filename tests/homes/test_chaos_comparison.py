@@ -104,6 +104,16 @@ def test_what_agrees_has_no_differences() -> None:
     assert [] == differences(agreeing())
 
 
+def test_a_request_of_an_init_container_and_a_later_one_is_of_both() -> None:
+    seen = agreeing()
+    _, pod = seen.pods
+    pod["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {GOPHERS: "1"}}}]
+    mappings = pod["status"]["extendedResourceClaimStatus"]["requestMappings"]
+    mappings.append({**mappings[0], "containerName": "first"})  # in any order
+    seen.node["views"].append(view("by-claim", "first", "g1"))
+    assert [] == differences(seen)
+
+
 Change = Callable[[Seen], object]
 CHANGES: dict[str, tuple[Change, str]] = {
     "a device of two pods, by the checkpoint": (

@@ -1,5 +1,6 @@
 """What a node, its API server, its plugins and its containers say of devices."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -83,13 +84,15 @@ class Seen:
         found = set()
         for pod in self.pods:
             own = pod["status"].get("extendedResourceClaimStatus", {})
-            requests = {
-                one["requestName"]: one["containerName"] for one in own.get("requestMappings", ())
-            }
+            containers = defaultdict[str, list[str]](
+                list
+            )  # an init container shares with a later one
+            for one in own.get("requestMappings", ()):
+                containers[one["requestName"]].append(one["containerName"])
             for claim in self.claims_of(pod["metadata"]["uid"]):
                 for one in allocated(claim, self.driver):
-                    container = requests.get(one["request"], "")
-                    found.add(Held(pod["metadata"]["name"], container, GOPHERS, one["device"]))
+                    for container in containers.get(one["request"], [""]):
+                        found.add(Held(pod["metadata"]["name"], container, GOPHERS, one["device"]))
         return found
 
     def claims_of(self, uid: str) -> list[Object]:
