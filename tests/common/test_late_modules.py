@@ -165,7 +165,7 @@ class Absent:
     def find_spec(name, *_):
         if name == "ssl":
             raise ModuleNotFoundError(name)
-sys.meta_path.insert(1, Absent)
+sys.meta_path.append(Absent)
 try:
     import ssl
 except ImportError:

@@ -103,6 +103,7 @@ def test_what_has_vanished_does_not_say_how_much_there_is() -> None:
     gone, there = dp.Counters("a", {"quarters": 4}), dp.Counters("a", {"quarters": 1})
     unhealthy = dp.Health.unhealthy("gone")
     devices = [
+        dp.Device("plain"),
         dp.Device("old", health=unhealthy, part=dp.Part(gone, QUARTER)),
         *(dp.Device(f"new{n}", part=dp.Part(there, QUARTER)) for n in range(2)),
         dp.Device("older", health=unhealthy, part=dp.Part(gone, QUARTER)),

@@ -129,6 +129,7 @@ SCENES = {
     "a device that is gone consumes nothing": ("g8", "a1=g8 a2=g8", "a -a1 a", "a1 | a2"),
     "a device consumes what its slice says": ("g8", "a1=g1 a2=g7", "a ~a1=g2 a", "a1 | -"),
     "a set that is not there": ("g8", "a1=z1 x1", "x", "-"),
+    "more than a claim can have": ("g9", " ".join(f"x{n}" for n in range(33)), "x*33", "-"),
     "nothing is consumed": ("g0", "a1=g0 a2=g0", "a a", "a1 | a2"),
 }  # fmt: skip
 
@@ -141,6 +142,13 @@ def test_claims_get_what_the_counters_allow(either: Objects, scene: str) -> None
 
 def test_a_pool_without_its_counters_offers_nothing(either: Objects) -> None:
     publish(either, "", "a1=g1 x1")
+    assert "-" == got(either, 1, "x")
+
+
+def test_a_pool_that_is_replaced_on_another_node_offers_nothing(either: Objects) -> None:
+    publish(either, "", "x1")
+    pool = {"name": f"n1/{RESOURCE}", "generation": 2, "resourceSliceCount": 1}
+    either.slice(metadata={"name": "new"}, nodeName="n2", pool=pool, devices=[device("x2")])
     assert "-" == got(either, 1, "x")
 
 

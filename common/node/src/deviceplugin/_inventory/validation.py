@@ -167,13 +167,10 @@ def _device_problems(device: Device) -> Iterator[str]:
 def _part_problems(part: Part, share_of: str) -> Iterator[str]:
     if share_of:
         yield "a share cannot be a part: its counters would be counted for each share"
-    if not isinstance(of := part.of, Counters):
-        yield f"part of {shown(of)}, which is not Counters"
-        return
-    if problem := _id_problem(of.name):
-        yield f"part: the name of counters {_shortened(of.name)!r} {problem}"
-    yield from _amount_problems(f"counters {of.name!r}", of.amounts)
-    yield from _amount_problems("what it consumes", part.consumes, of.amounts)
+    if isinstance(part.of, Counters):
+        yield from _consumption_problems(part, part.of)
+    else:
+        yield f"part of {shown(part.of)}, which is not Counters"
     for name in (one for one in part.groups if _id_problem(one)):
         yield f"part: group {shown(name)} {_id_problem(name)}"
     if len(part.groups) > MAX_COUNTERS:
@@ -184,15 +181,22 @@ def _part_problems(part: Part, share_of: str) -> Iterator[str]:
         yield f"part: on_demand {shown(demand)} is not a bool"
 
 
+def _consumption_problems(part: Part, of: Counters) -> Iterator[str]:
+    if problem := _id_problem(of.name):
+        yield f"part: the name of counters {_shortened(of.name)!r} {problem}"
+    yield from _amount_problems(f"counters {of.name!r}", of.amounts)
+    yield from _amount_problems("what it consumes", part.consumes, of.amounts)
+
+
 def _amount_problems(
     what: str, amounts: Mapping[str, int], known: Mapping[str, int] | None = None
 ) -> Iterator[str]:
-    if type(amounts) is not MappingProxyType:
+    is_mapping = type(amounts) is MappingProxyType
+    if not is_mapping:
         yield f"part: {what} is of type {type(amounts).__name__}, not a mapping"
-        return
-    if not 0 < len(amounts) <= MAX_COUNTERS:
+    elif not 0 < len(amounts) <= MAX_COUNTERS:
         yield f"part: {what} has {len(amounts)} counters, of 1 to {MAX_COUNTERS}"
-    for name, amount in amounts.items():
+    for name, amount in amounts.items() if is_mapping else ():
         if problem := _id_problem(name):
             yield f"part: {what}: counter {shown(name)} {problem}"
         if type(amount) is not int or amount not in _AMOUNTS:

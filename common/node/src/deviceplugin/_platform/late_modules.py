@@ -142,5 +142,4 @@ _loaders: Final = WeakKeyDictionary[ModuleType, _Loader]()
 
 
 def _execute(module: ModuleType) -> None:
-    if loader := _loaders.get(module):
-        loader.execute(module)
+    _loaders[module].execute(module)
