@@ -196,6 +196,7 @@ class Host:
 
     def _make_dra(self, names: DraSettings | None = None) -> "Dra":
         from deviceplugin._app.dra import Dra  # its client of the API server takes memory
+        from deviceplugin._dra.claims.parts import Makers
 
         dra = Dra(
             self._settings,
@@ -209,7 +210,7 @@ class Host:
             thread=self._group.thread,
             holdings=self._tracker.current,
             directories=self._directories,
-            makers=self._made_parts,
+            makers=Makers(self._made_parts.set, self._made_parts.maker),
         )
         self._tracker.places = dra.places
         return dra

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.poll_schedule import Key
@@ -49,26 +49,17 @@ def intended(
     ]
 
 
-class Makers(Protocol):
-    """The plugins that make parts."""
+@dataclass(frozen=True)
+class Makers:
+    """The plugins that make parts; none by default."""
 
-    def set(self, made: Mapping[Key, str]) -> None:
-        """Have plugins know the parts that claims have now, each with its identity."""
-
-    def maker(self, resource: str) -> Plugin | None:
-        """Return the plugin that makes parts of ``resource``; None if none does."""
-
-
-class _Nobody:
-    def set(self, made: Mapping[Key, str]) -> None:
-        pass
-
-    def maker(self, resource: str) -> Plugin | None:  # noqa: ARG002
-        return None
+    set: Callable[[Mapping[Key, str]], None] = lambda _made: None
+    """Has plugins know the parts that claims have now, each with its identity."""
+    maker: Callable[[str], Plugin | None] = lambda _resource: None
+    """Returns the plugin that makes parts of a resource."""
 
 
-NOBODY: Final = _Nobody()
-"""No plugins."""
+NOBODY: Final = Makers()
 
 
 @dataclass(eq=False, repr=False)
