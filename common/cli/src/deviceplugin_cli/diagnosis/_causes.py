@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin._inventory.validation import natural_key
+from deviceplugin._inventory.validation import few, natural_key
 from deviceplugin.checks import Verdict
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._command_line import Line
@@ -133,13 +133,8 @@ def _lines(cause: Cause, widths: tuple[int, int], *, colour: bool) -> Iterator[s
     left = len(texts) - _MOST_PLACES
     notes = [("also", one) for one in more]
     notes += [("also", f"{left} more, which --output json lists")] if left > 0 else []
-    notes += [("node", _names(cause.nodes)), ("means", cause.means), ("do", cause.do)]
+    notes += [("node", few(cause.nodes, _MOST_NODES)), ("means", cause.means), ("do", cause.do)]
     yield Line(cause.verdict, tone, cause.check, first, notes).show(widths, colour=colour)
-
-
-def _names(nodes: Sequence[str]) -> str:
-    more = len(nodes) - _MOST_NODES
-    return ", ".join(nodes[:_MOST_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _summary(diagnosis: Diagnosis) -> str:

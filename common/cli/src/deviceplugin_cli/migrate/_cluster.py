@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from deviceplugin._inventory.validation import few
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, NotFoundError
 from deviceplugin_cli.fleet._question import Reader
 from deviceplugin_cli.migrate._compare import PLUGIN_DIRECTORY
@@ -143,8 +144,7 @@ class _Reading:
             for one in pods
             if _owner(one, {metadata.get("uid")}) and mapping(one, "spec").get("nodeName")
         )
-        more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-        return f"on {len(names)} nodes: {', '.join(names[:_FEW])}{more}" if names else "on no node"
+        return f"on {len(names)} nodes: {few(names, _FEW)}" if names else "on no node"
 
     def _add_config_maps(self, daemon_sets: Sequence[Object]) -> None:
         wanted = dict.fromkeys(

@@ -142,11 +142,11 @@ class Holders:
 
     def room(self, resource: str, held: AbstractSet[Key] | None = None) -> Room | None:
         """Return the room that ``held``, by default all that is, leaves; None without parts."""
-        if self.parts.room(resource, ()) is None:
+        if not self.parts.has(resource):
             return None
         unread = {one for one in self.parts.keys(resource) if self.claims.unreadable_holder(one)}
         held = self.by_pods | self.claims.by_device.keys() if held is None else held
-        return self.parts.room(resource, held | unread)
+        return Room(self.parts.of, (key for key in held | unread if key[0] == resource))
 
     def crowded(self, keys: Collection[Key]) -> Mapping[Key, str]:
         """Return why ``keys`` have no room together beside what others hold, as `Room` does."""

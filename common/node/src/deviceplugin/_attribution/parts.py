@@ -5,7 +5,9 @@ from typing import Final
 
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.validation import few
 from deviceplugin.model import Part
+from deviceplugin.model._part import agree
 
 _MANY: Final = 5
 """Most devices that a message names."""
@@ -43,7 +45,7 @@ def _why_not(wanted: Mapping[Key, Part], held: Mapping[Key, Part]) -> str:
     others = {key: part for key, part in held.items() if key not in wanted}
     of = next(iter(wanted.values())).of
     amounts = [part.of.amounts for part in wanted.values()]  # equal, if the plugin lists all
-    beside = f" beside {_named(others)}" if others else ""
+    beside = f" beside {few(sorted(key[1] for key in others), _MANY)}" if others else ""
     for name in dict.fromkeys(name for one in amounts for name in one):
         most = min(one[name] for one in amounts if name in one)
         needed = sum(part.consumes.get(name, 0) for part in wanted.values())
@@ -52,14 +54,9 @@ def _why_not(wanted: Mapping[Key, Part], held: Mapping[Key, Part]) -> str:
             left = f"{max(free, 0)} of {most} are free{beside}"
             return f"without room: {needed} {name} of {of.name} are needed, and {left}"
     groups = [frozenset(part.groups) for part in (*wanted.values(), *others.values())]
-    if any(groups) and not frozenset.intersection(*groups):
+    if not agree(groups):
         return f"without room: it has no group in common with the other parts of {of.name}{beside}"
     return ""
-
-
-def _named(keys: Collection[Key]) -> str:
-    ids = sorted(key[1] for key in keys)
-    return ", ".join(ids[:_MANY]) + (f" and {len(ids) - _MANY} more" if ids[_MANY:] else "")
 
 
 class Parts:
@@ -72,13 +69,11 @@ class Parts:
         self._resources = resources
         self._claimed: Mapping[Key, Part] = {}
 
-    def room(self, resource: str, held: Iterable[Key]) -> Room | None:
-        """Return the room that ``held`` leaves; None if ``resource`` has no parts on demand."""
+    def has(self, resource: str) -> bool:
+        """Return whether ``resource`` has parts on demand."""
         found = self._resources().get(resource)
         has_parts = found is not None and found.listed is not found.devices
-        if not has_parts and all(name != resource for name, _ in self._claimed):
-            return None
-        return Room(self.of, (key for key in held if key[0] == resource))
+        return has_parts or any(name == resource for name, _ in self._claimed)
 
     def keys(self, resource: str) -> Sequence[Key]:
         """Return the devices of ``resource``."""

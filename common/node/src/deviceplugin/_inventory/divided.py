@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.model import Device
+from deviceplugin.model._part import agree
 
 WHOLE: Final = "whole"
 """The profile of what is not a part of anything."""
@@ -109,8 +110,7 @@ def of_devices(
 
 def has_room(one: Piece, left: _Amounts, groups: Sequence[frozenset[str]]) -> bool:
     """Return whether ``left`` suffices, and others of the hardware, of ``groups``, allow it."""
-    every = [frozenset(one.groups), *groups]
-    is_allowed = not any(every) or bool(frozenset.intersection(*every))
+    is_allowed = agree([frozenset(one.groups), *groups])
     return is_allowed and all(much <= left.get(name, 0) for name, much in one.consumes.items())
 
 

@@ -42,3 +42,9 @@ class Part:
 
     def __post_init__(self) -> None:
         freeze(self, lists=("groups",), mappings=("consumes",))
+
+
+def agree(groups: Sequence[frozenset[str]]) -> bool:
+    """Return whether parts with these ``groups``, one at least, may be made together."""
+    first, *others = groups
+    return not any(groups) or bool(first.intersection(*others))

@@ -26,7 +26,7 @@ from deviceplugin._dra.claims.parts import NOBODY, Makers, PartMaker, intended, 
 from deviceplugin._dra.claims.reading import Attempt, ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
 from deviceplugin._dra.claims.records import Records
-from deviceplugin._inventory.validation import natural_key
+from deviceplugin._inventory.validation import few, natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import AllocationError, DevicePluginError
@@ -295,5 +295,4 @@ def _kept(before: Record | None, devices: Sequence[RecordedDevice]) -> Sequence[
 
 
 def _listed(record: Record) -> str:
-    ids = [one.id for one in record.devices]
-    return ", ".join(ids[:_MANY]) + (f" and {len(ids) - _MANY} more" if ids[_MANY:] else "")
+    return few([one.id for one in record.devices], _MANY)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from deviceplugin._config.settings import Settings
 from deviceplugin._inventory.divided import listed
+from deviceplugin._inventory.validation import few
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.errors import ConfigError, DevicePluginError
 from deviceplugin.tools._devices_page import (
@@ -200,10 +201,9 @@ def _differs(
         return failure(now.name, f"is not registered: {now.problem}", means=means, do=_REGISTER)
     theirs = (kubelets or {}).get(now.name, frozenset())
     if foreign := sorted(theirs - before.devices - now.devices):
-        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         return failure(
             now.name,
-            f"the kubelet has {foreign[0]}{more}, which this plugin does not list",
+            f"the kubelet has {few(foreign, 1)}, which this plugin does not list",
             means="another plugin on this node offers the same resource, also if its socket is "
             "not visible here: pods get its devices in place of these.",
             do="keep one: kubectl get daemonsets -A shows both.",

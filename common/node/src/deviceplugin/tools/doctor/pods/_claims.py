@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from deviceplugin._inventory.validation import few
 from deviceplugin.apiserver import ApiServer, ApiServerError, NotFoundError
 from deviceplugin.checks import Finding, failure, ok, unknown, warning
 
@@ -87,10 +88,9 @@ def _claim(api: ApiServer, pod: Mapping[str, Any], name: str) -> Iterator[Findin
     if pod["metadata"]["uid"] in uids or not holders:
         yield ok(looked_at, f"has {', '.join(given) or 'no devices'}")
     else:
-        more = f" and {len(holders) - _OTHERS} more" if len(holders) > _OTHERS else ""
         yield warning(
             looked_at,
-            f"is reserved for {', '.join(holders[:_OTHERS])}{more}, and not for this pod",
+            f"is reserved for {few(holders, _OTHERS)}, and not for this pod",
             means="this pod can only run on the same node, as long as they run.",
             do="use a resourceClaimTemplateName for a claim of its own.",
         )
