@@ -160,6 +160,26 @@ def test_only_so_many_claims_wait_that_others_can_be_released(
     assert all(one.finish().found for one in waiting)
 
 
+def test_a_call_that_fails_waits_for_no_read_that_it_began(clock: HeldClock) -> None:
+    hangs, ended = threading.Event(), []
+
+    class Claims:
+        def get(self, _namespace: str, name: str, _timeout: float = 0.0, /) -> Mapping[str, Any]:
+            if name == "slow":
+                hangs.wait(PATIENCE)
+                ended.append(name)
+            return {"name": name}
+
+    claims = [CLAIM, Claim("default", "slow", "uid-slow")]
+    attempts = PatientReader(Claims(), clock).attempts(claims, lambda: CALL)
+    claim, attempt = next(attempts)
+    assert (CLAIM, {"name": "one"}) == (claim, attempt())
+    del attempts
+    assert not ended
+    hangs.set()
+    eventually(lambda: ended, "the end of the read")
+
+
 def test_a_kubelet_that_has_hung_up_is_not_waited_for(clock: HeldClock) -> None:
     with TemporaryDirectory(prefix="dra-") as path:
         driver = RunningDriver(Path(path))

@@ -72,7 +72,7 @@ class Additions(Collector):
             if time.monotonic() - self._asked_at > _FRESH:
                 self._answer = self._ask()
                 self._asked_at = time.monotonic()
-            yield from self._answer
+            return iter(self._answer)
 
     def _ask(self) -> Sequence[Metric]:
         families: dict[str, Metric] = {}

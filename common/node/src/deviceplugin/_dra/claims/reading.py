@@ -96,14 +96,17 @@ class PatientReader:
         if len(claims) == 1:  # without a thread
             yield claims[0], lambda: read(claims[0])
             return
+        pool = ThreadPoolExecutor(_BESIDE, thread_name_prefix="claims")
+        reads = {pool.submit(read, one): one for one in claims}
+        # Its threads end by themselves. If they were joined here, the garbage collector would join
+        # them for a caller that failed, maybe amid the start of another thread, which both lock.
+        pool.shutdown(wait=False)
         failed = []
-        with ThreadPoolExecutor(_BESIDE, thread_name_prefix="claims") as pool:
-            reads = {pool.submit(read, one): one for one in claims}
-            for one in as_completed(reads):
-                if one.exception():
-                    failed.append(one)
-                else:
-                    yield reads[one], one.result
+        for one in as_completed(reads):
+            if one.exception():
+                failed.append(one)
+            else:
+                yield reads[one], one.result
         for one in failed:
             yield reads[one], one.result
 
