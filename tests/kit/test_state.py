@@ -3,12 +3,14 @@
 import json
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import deviceplugin as dp
 from deviceplugin.kit.state import ASIDE, LONGEST, State
 from full_disk import full_disk
 
@@ -149,3 +151,31 @@ def test_what_cannot_be_saved_is_logged_once_until_it_can(
 def test_what_is_not_of_json_is_a_mistake_of_the_author(path: Path) -> None:
     with pytest.raises(TypeError, match="Path is not JSON serializable"):
         State(path, 1).save({"ports": {"a": path}})
+
+
+def test_one_process_at_a_time_changes_a_file(path: Path) -> None:
+    def count(_number: int) -> None:
+        state = State(path, 1)
+        for _ in range(20):
+            with state.alone():
+                state.save({"ports": {"a": loaded(path).get("a", 0) + 1}})
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [None] * 4 == list(pool.map(count, range(4)))
+    assert {"a": 80} == loaded(path)
+
+
+def test_a_process_that_keeps_a_file_is_not_waited_for_without_end(path: Path) -> None:
+    with State(path, 1).alone():
+        with pytest.raises(dp.DevicePluginError, match="another process keeps it"):
+            State(path, 1).alone(0.0).__enter__()
+        with State(path.parent.parent / "elsewhere", 1).alone(0.0), State(None, 1).alone(0.0):
+            pass
+    with State(path, 1).alone(0.0):
+        assert State(path, 1).save({"ports": {}})
+
+
+def test_nobody_is_kept_from_a_file_where_there_are_no_locks(path: Path) -> None:
+    path.parent.write_text("a file in the folder's place")
+    with State(path, 1).alone(), State(path, 1).alone(0.0):
+        assert {} == loaded(path)

@@ -273,6 +273,22 @@ def test_making_and_unmaking_are_idempotent_over_restarts(node: AmdTree) -> None
     assert [f"{FIRST} CPX", f"{FIRST} SPX"] == node.writes
 
 
+def test_two_processes_forget_nothing_that_the_other_has_divided(node: AmdTree) -> None:
+    one, other = Claims(node, "CPX"), Claims(node, "CPX")
+    one.prepare(part(2))
+    other.prepare(part(2, address=SECOND))
+    other.made |= one.made
+    other.prepare(part(3))
+    assert [f"{FIRST} CPX", f"{SECOND} CPX"] == node.writes
+    other.start()
+    for held in [*other.made]:
+        other.unprepare(held)
+    assert ["SPX", "SPX"] == [other.mode(gpu) for gpu in (FIRST, SECOND)]
+    one.made.clear()
+    one.prepare(part(0, "dpx"))
+    assert "DPX" == one.mode(FIRST)
+
+
 def test_a_lost_file_costs_no_claim_its_partition(node: AmdTree) -> None:
     claims = Claims(node, "CPX")
     claims.prepare(part(2))

@@ -1,6 +1,5 @@
 """Parts of simulated devices: which there are, how they are made, and what can go wrong."""
 
-import fcntl
 import json
 import threading
 from collections import Counter
@@ -13,6 +12,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.__main__ import main
+from deviceplugin.kit.state import State
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
@@ -324,7 +324,9 @@ def test_hardware_that_cannot_be_written_refuses_and_says_why(make: Make, tmp_pa
     plugin = make()
     part = found(plugin)["gpu-0/1g@0"]
     for call in (lambda: plugin.make_part(part), lambda: plugin.unmake_part(part, "")):
-        with pytest.raises(dp.DevicePluginError, match=r"^state-file .*/hardware/parts.json: "):
+        with pytest.raises(
+            dp.DevicePluginError, match=r"^state-file .*/hardware/parts.json is not written"
+        ):
             call()
     assert "state-file " in told(plugin, "make", "gpu-0/1g@0")
     state.parent.unlink()
@@ -335,11 +337,10 @@ def test_hardware_that_cannot_be_written_refuses_and_says_why(make: Make, tmp_pa
 def test_a_file_that_somebody_keeps_locked_stops_nothing_for_long(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deviceplugin_simulated.parts._PAUSE", 0.001)
+    monkeypatch.setattr("deviceplugin_simulated.parts._LIMIT", 0.1)
     plugin = make()
     told(plugin, "make", "gpu-0/1g@0")
-    with (tmp_path / "hardware" / "parts.json.lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
+    with State(tmp_path / "hardware" / "other", 1).alone():
         assert "another process keeps it locked" in told(plugin, "unmake")
     assert "healthy" == told(plugin, "unmake")["gpu-0/1g@0"]
 

@@ -60,7 +60,9 @@ class Partitions:
     def snapshot(self, read: Callable[[], Snapshot]) -> Snapshot:
         """Return what ``read`` returns, of a time in which no claim has changed a GPU's mode."""
         while True:
+            self._switch.refresh()
             before, found = self._switch.divided, read()
+            self._switch.refresh()
             if self._switch.divided is before:
                 return found
 

@@ -82,11 +82,20 @@ class Switch:
         self._state = State(file, _VERSION)
         self.divided: Mapping[str, Divided] = self._state.load(_read, {})
         """By PCI address. It is replaced, and never modified."""
+        self._is_saved = True
+        self._saving = Lock()
         self._unsafe = ""
         self._released: set[Place] = set()
         """Partitions of claims that have ended, whose records may still be there."""
         self._lock = Lock()
         """Of all GPUs, because KFD writes the nodes of all again when one is switched."""
+
+    def refresh(self) -> None:
+        """Learn what another process has divided."""
+        with self._saving:
+            found = self._state.load(_read, self.divided)
+            if self._is_saved and found != self.divided:
+                self.divided = found
 
     def is_ours(self, gpu: Gpu) -> bool:
         """Return whether the plugin has divided a GPU as it is."""
@@ -141,7 +150,9 @@ class Switch:
         if not self._lock.acquire(timeout=_LIMIT):
             raise dp.DevicePluginError("another GPU is being divided")
         try:
-            yield self._clock() + _LIMIT
+            with self._state.alone(_LIMIT):
+                self.refresh()
+                yield self._clock() + _LIMIT
         finally:
             self._lock.release()
 
@@ -177,12 +188,13 @@ class Switch:
         self._save(address)
 
     def _save(self, address: str, entry: Divided | None = None) -> bool:
-        divided = {one: self.divided[one] for one in self.divided if one != address}
-        divided |= {address: entry} if entry else {}
-        saved = self._state.save({"gpus": divided})
-        if saved or not entry:  # one that is not removed from the file is not true any more
-            self.divided = divided
-        return saved
+        with self._saving:
+            divided = {one: self.divided[one] for one in self.divided if one != address}
+            divided |= {address: entry} if entry else {}
+            self._is_saved = self._state.save({"gpus": divided})
+            if self._is_saved or not entry:  # what the file still has is not true any more
+                self.divided = divided
+            return self._is_saved
 
     def _switch(self, gpu: Gpu, mode: str, until: float) -> None:
         """Switch a GPU, which may be in use a little longer than by its pod."""

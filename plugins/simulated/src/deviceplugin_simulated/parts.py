@@ -1,13 +1,12 @@
 """The parts that there are on the simulated hardware, and making and removing them."""
 
-import fcntl
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 from uuid import uuid4
 
 import deviceplugin as dp
@@ -20,9 +19,8 @@ _NO_NAME: Final = re.compile(r"\W", re.ASCII)
 _EVENTS: Final = frozenset({Action.UNPLUG, Action.MAKE, Action.UNMAKE, Action.REBOOT})
 """Those that change which parts there are."""
 _FEW: Final = 3
-_TRIES: Final = 50
-_PAUSE: Final = 0.1
-"""Seconds between two tries to lock the file, which other processes do for an instant."""
+_LIMIT: Final = 5.0
+"""Seconds to wait for another process that changes the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ class Parts:
         Raises:
             DevicePluginError: It is not saved.
         """
-        with self._lock, _lock(self._path) if self._path else nullcontext():
+        with self._lock, self._state.alone(_LIMIT):
             found = dict(self.there())
             yield found
             if self._path is None:
@@ -180,25 +178,6 @@ def _half(part: dp.Part, resource: str) -> Made:
     return Made(
         resource=resource, whole=whole, consumes=consumes, groups=groups, by_claim=True, half=True
     )
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[TextIO]:
-    """Lock ``path`` for all processes; DevicePluginError if that cannot be."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.with_name(f"{path.name}.lock").open("w", encoding="ascii")
-    except OSError as error:
-        raise dp.DevicePluginError(f"state-file {path}: {error.strerror}") from error
-    with file:
-        for _ in range(_TRIES):
-            with suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            threading.Event().wait(_PAUSE)
-        else:
-            raise dp.DevicePluginError(f"state-file {path}: another process keeps it locked")
-        yield file
 
 
 def _read(document: Mapping[str, Any]) -> dict[str, Made]:

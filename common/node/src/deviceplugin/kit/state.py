@@ -1,16 +1,19 @@
 """State that survives a restart of the plugin: a small JSON document in a file."""
 
 import errno
+import fcntl
 import json
 import logging
 import os
 import stat
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from deviceplugin._config.documents.reading import content
+from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit import files
 from deviceplugin.kit.log import Problems
 
@@ -25,6 +28,8 @@ ASIDE: Final = ".unreadable"
 LONGEST: Final = 4 * 1024**2
 """Most bytes of a file, for reading and for writing."""
 _VERSION: Final = "version"
+_PAUSE: Final = 0.02
+"""Seconds between two tries to lock a folder."""
 
 
 class State:
@@ -94,6 +99,24 @@ class State:
         self._problems.over("save")
         return True
 
+    @contextmanager
+    def alone(self, seconds: float = 5.0) -> Generator[None, None, None]:
+        """Keep other processes from changing the file meanwhile, if they use this too.
+
+        They are kept from all files of its folder. A file system without locks keeps nobody.
+
+        Raises:
+            DevicePluginError: Another process does not let it go within ``seconds``.
+        """
+        with ExitStack() as undo:
+            if self._path:
+                with suppress(OSError):  # then it cannot be saved either, or there are no locks
+                    self._path.parent.mkdir(parents=True, exist_ok=True)
+                    folder = os.open(self._path.parent, os.O_DIRECTORY | os.O_CLOEXEC)
+                    undo.callback(os.close, folder)
+                    _lock(folder, self._path, seconds)
+            yield
+
     def _document(self, path: Path) -> Mapping[str, Any]:
         read: object = json.loads(content(path, LONGEST))
         if not isinstance(read, dict):
@@ -103,6 +126,17 @@ class State:
         if found != self._version:
             raise ValueError(f"version {found!r}, and this plugin reads {self._version}")
         return document
+
+
+def _lock(folder: int, path: Path, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise DevicePluginError(f"{path}: another process keeps it locked") from error
+        time.sleep(_PAUSE)
 
 
 def _write(path: Path, text: str) -> None:

@@ -267,7 +267,7 @@ class Division:
         self._idle = idle
 
     def _settle_one(self, gpu: Gpu) -> None:
-        with suppress(NvmlError), self._handle(gpu) as handle:  # the reading has the reason
+        with suppress(dp.DevicePluginError), self._handle(gpu) as handle:  # it is tried again
             if not instances.instances(handle, self._profiles(gpu, handle)):
                 self._switch.off(gpu.uuid, handle)
 

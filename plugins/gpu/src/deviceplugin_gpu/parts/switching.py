@@ -1,10 +1,6 @@
 """What we did to GPUs: MIG was switched on for the first part, and parts were made."""
 
-import fcntl
 import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -47,15 +43,19 @@ class Ours:
 
     def add(self, name: str) -> None:
         """Remember it, before it is done; AllocationError if that is impossible."""
-        if not self._change(name, there=True):
+        try:
+            is_saved = self._change(name, there=True)
+        except dp.DevicePluginError as error:
+            raise dp.AllocationError(str(error)) from error
+        if not is_saved:
             raise dp.AllocationError(f"{self._path} cannot be written: what is made would be lost")
 
     def remove(self, name: str) -> None:
-        """Forget what has been undone."""
+        """Forget what has been undone; DevicePluginError if another process keeps the file."""
         self._change(name, there=False)
 
     def _change(self, name: str, *, there: bool) -> bool:
-        with self._lock, self._alone():
+        with self._lock, self._state.alone():
             self._load()
             if (name in self.names) == there:
                 return True
@@ -64,19 +64,6 @@ class Ours:
 
     def _load(self) -> None:
         self.names = self._state.load(lambda saved: frozenset(saved["ours"]), self.names)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other processes from changing the file."""
-        directory = -1
-        try:
-            with suppress(OSError):  # then nobody can write it, or this file system has no locks
-                directory = os.open(self._path.parent if self._path else "", os.O_CLOEXEC)
-                fcntl.flock(directory, fcntl.LOCK_EX)
-            yield
-        finally:
-            if directory >= 0:
-                os.close(directory)
 
 
 class Switch:
