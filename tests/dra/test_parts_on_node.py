@@ -66,9 +66,8 @@ def test_a_plugin_knows_its_own_parts_and_those_that_may_be_its_own() -> None:
     cakes, pies, plain = Cakes(Kitchen()), Others(), ScriptedPlugin()
     pies.resource = "example.com/pie"
     resources = {RESOURCE: Resource(RESOURCE, cakes)}
-    made = MadeParts(lambda: resources)
     discoveries = [Discovered(one) for one in (cakes, pies, plain)]
-    made.discoveries = discoveries  # type: ignore[assignment]
+    made = MadeParts(lambda: resources, discoveries)  # type: ignore[arg-type]
     found = {(RESOURCE, "a"): "1", ("example.com/pie", "b"): "2", ("x.io/y", "c"): "3"}
     made.set(found)
     assert ({"a": "1", "c": "3"}, {"b": "2", "c": "3"}) == (cakes.made, pies.made)

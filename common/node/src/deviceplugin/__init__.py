@@ -4,9 +4,12 @@ Derive a class from ``Plugin``, return the devices and their health from its ``d
 ``main``. Everything else has a default.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from deviceplugin._app import signals as _signals
 
 with _signals.ending_at_once():
+    from deviceplugin import model as _model
     from deviceplugin._app.command import main
     from deviceplugin._app.run import run
     from deviceplugin._config.settings import Settings
@@ -20,16 +23,25 @@ with _signals.ending_at_once():
     )
     from deviceplugin.model import (
         Allocation,
-        Counters,
         Device,
         DeviceNode,
         Health,
         Mount,
-        Part,
         Topology,
         Version,
     )
     from deviceplugin.plugin import Plugin
+
+if _TYPE_CHECKING:
+    from deviceplugin.model import Counters, Part
+else:
+
+    def __getattr__(name: str) -> object:
+        """Load what few plugins use."""
+        if name in {"Counters", "Part"}:
+            return getattr(_model, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Allocation",

@@ -1,7 +1,6 @@
 """Everything that runs in a plugin's process, from start to stop."""
 
 import socket
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +13,6 @@ from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.hold_socket import HoldSocket
 from deviceplugin._app.holding import Holding
 from deviceplugin._app.host_directories import HostDirectories
-from deviceplugin._app.made_parts import MadeParts
 from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._app.repairs import Repairs
@@ -37,10 +35,11 @@ from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError
-from deviceplugin.plugin import Capabilities, Holder, Plugin
+from deviceplugin.plugin import Holder, Plugin, overrides
 
 if TYPE_CHECKING:
     from deviceplugin._app.dra import Dra
+    from deviceplugin._app.made_parts import MadeParts
     from deviceplugin._http.server import HttpServer
 
 _STOP_TIMEOUT: Final = 3.0
@@ -53,6 +52,8 @@ class Host:
 
     ConfigError if a setting cannot be used. Then nothing has been served.
     """
+
+    _parts: "MadeParts | None" = None
 
     def __init__(self, plugins: Sequence[Plugin], settings: Settings) -> None:
         check_directory("plugin-dir", settings.plugin_dir)
@@ -147,20 +148,20 @@ class Host:
             lost=self._lost,
             hold=self._holding.holds.apply,
         )
-        self._made_parts = MadeParts(self._catalogue.resources)
         self._introduce(plugins)
         named = zip(plugins, _names(plugins), strict=True)
         discoveries = [Discovery(plugin, name, around) for plugin, name in named]
         for each in discoveries:
             self._directories.subscribe(each.rediscover)
-        self._holding.discoveries = self._made_parts.discoveries = discoveries
+        self._holding.discoveries = discoveries
         self._holding.equip_all()
         return discoveries
 
     def _introduce(self, plugins: Sequence[Plugin]) -> None:
         for plugin in plugins:
-            self._made_parts.introduce(plugin)
-            if Capabilities.of(plugin).usage:
+            if self._parts is not None:
+                self._parts.introduce(plugin)
+            if overrides(plugin, "usage"):
                 plugin.holders = self._holders
 
     def _holders(self) -> Iterable[Holder]:
@@ -196,8 +197,10 @@ class Host:
 
     def _make_dra(self, names: DraSettings | None = None) -> "Dra":
         from deviceplugin._app.dra import Dra  # its client of the API server takes memory
+        from deviceplugin._app.made_parts import MadeParts
         from deviceplugin._dra.claims.parts import Makers
 
+        self._parts = self._parts or MadeParts(self._catalogue.resources, self._discoveries)
         dra = Dra(
             self._settings,
             names or DraSettings.of(self._settings, [each.plugin for each in self._discoveries]),
@@ -210,7 +213,7 @@ class Host:
             thread=self._group.thread,
             holdings=self._tracker.current,
             directories=self._directories,
-            makers=Makers(self._made_parts.set, self._made_parts.maker),
+            makers=Makers(self._parts.set, self._parts.maker),
         )
         self._tracker.places = dra.places
         return dra
@@ -279,7 +282,8 @@ class Host:
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             self._holding.equip(plugin, discovery.name)
             discovery.replace(plugin)
-        self._made_parts.set()
+        if self._parts is not None:
+            self._parts.set()
         for endpoint in self._endpoints.running():
             endpoint.poke()
 
@@ -291,10 +295,6 @@ class Host:
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:
     """Return the names of ``plugins`` for logs and metrics: their classes, numbered if needed."""
-    seen: Counter[str] = Counter()
-    names = []
-    for plugin in plugins:
-        name = type(plugin).__name__
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return names
+    names = [type(plugin).__name__ for plugin in plugins]
+    numbers = [names[: i + 1].count(name) for i, name in enumerate(names)]
+    return [f"{one}-{n}" if n > 1 else one for one, n in zip(names, numbers, strict=True)]

@@ -23,7 +23,7 @@ from deviceplugin._platform.hooks import HooksByResource
 from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Capabilities, Holder, Plugin, Usage
+from deviceplugin.plugin import Holder, Plugin, Usage, overrides
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class Status:
         found: dict[Holder, Mapping[str, float]] = {}
         for discovery in self.discoveries:
             name, plugin = discovery.name, discovery.plugin
-            if not Capabilities.of(plugin).usage:
+            if not overrides(plugin, "usage"):
                 continue
             try:
                 found |= self.hooks[name].call("usage", _used, plugin, timeout=_TIMEOUT)

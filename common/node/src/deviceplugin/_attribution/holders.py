@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from deviceplugin._attribution.claim_holders import Claim, ClaimHolders
 from deviceplugin._attribution.handover import UNKNOWN
 from deviceplugin._attribution.hardware import HeldHardware, Records, no_records, shown
-from deviceplugin._attribution.parts import Parts, Room
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
 from deviceplugin._attribution.releases import Observation, ReleaseLedger
@@ -16,6 +15,10 @@ from deviceplugin._attribution.stale import PREFIX, Stale
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin.errors import AllocationError
+
+if TYPE_CHECKING:
+    from deviceplugin._attribution.parts import Parts, Room
+    from deviceplugin.model import Part
 
 
 class PodHolders:
@@ -82,7 +85,8 @@ class Holders:
     ) -> None:
         self.pods = PodHolders(timing)
         self.claims = ClaimHolders()
-        self.parts = Parts(resources)
+        self._resources = resources
+        self._parts: Parts | None = None
         self.allocating: Counter[Key] = Counter()
         """The devices of which allocations are under way."""
         self.hardware = HeldHardware()
@@ -132,7 +136,8 @@ class Holders:
     def compare(self, records: Records = no_records) -> bool:
         """Find out which devices are closed by what is held now; return whether others are."""
         held = self.by_pods | self.claims.by_device.keys()
-        self.parts.keep(held)
+        if self._parts is not None:
+            self._parts.keep(held)
         return self.hardware.keep(held, records)
 
     @property
@@ -140,13 +145,27 @@ class Holders:
         """The devices that pods hold, or may."""
         return self.pods.held | self.allocating.keys()
 
-    def room(self, resource: str, held: AbstractSet[Key] | None = None) -> Room | None:
+    def parts(self) -> "Parts":
+        """Return the parts that devices are, for a plugin that has some."""
+        from deviceplugin._attribution.parts import Parts  # few have
+
+        self._parts = self._parts or Parts(self._resources)
+        return self._parts
+
+    def claimed(self, parts: "Mapping[Key, Part]") -> None:
+        """Record the parts that claims got, by their records."""
+        if parts:
+            self.parts().claimed(parts)
+
+    def room(self, resource: str, held: AbstractSet[Key] | None = None) -> "Room | None":
         """Return the room that ``held``, by default all that is, leaves; None without parts."""
-        if not self.parts.has(resource):
+        found = self._resources().get(resource)
+        has_none = found is None or found.listed is found.devices
+        if (has_none and self._parts is None) or not self.parts().has(resource):
             return None
-        unread = {one for one in self.parts.keys(resource) if self.claims.unreadable_holder(one)}
+        unread = {one for one in self.parts().keys(resource) if self.claims.unreadable_holder(one)}
         held = self.by_pods | self.claims.by_device.keys() if held is None else held
-        return Room(self.parts.of, (key for key in held | unread if key[0] == resource))
+        return self.parts().room(key for key in held | unread if key[0] == resource)
 
     def crowded(self, keys: Collection[Key]) -> Mapping[Key, str]:
         """Return why ``keys`` have no room together beside what others hold, as `Room` does."""
@@ -190,7 +209,7 @@ class Holders:
                 found[one] = "; ".join(filter(None, (found.get(one), why)))
         return found
 
-    def closed_to_pods(self, key: Key, room: Room | None = None) -> str:
+    def closed_to_pods(self, key: Key, room: "Room | None" = None) -> str:
         """Return why no pod may get the device; empty if one may.
 
         That a pod holds it under this id is no reason: the kubelet decides among pods, and notices
@@ -199,7 +218,7 @@ class Holders:
         why = self.held.get(key) or self.claims.closed(key) or self.elsewhere(key)
         return why or ("" if room is None else room.why(key))
 
-    def closed_in_slices(self, key: Key, room: Room | None) -> str:
+    def closed_in_slices(self, key: Key, room: "Room | None") -> str:
         """Return why no further claim may get the device; empty if one may."""
         held = self.held.get(key) or self.by_pod(key) or self.claims.unreadable_holder(key)
         held = held or self.elsewhere(key, self.claims.by_device.get(key))

@@ -4,21 +4,24 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deviceplugin._attribution import handover
 from deviceplugin._attribution.claim_holders import Claim, UnreadableRecords
 from deviceplugin._attribution.handover import UNHEALTHY, UNKNOWN, Handover, Mode, OfferState
 from deviceplugin._attribution.hardware import Records, no_records
 from deviceplugin._attribution.holders import Choice, Holders, choose, refuse
-from deviceplugin._attribution.parts import Room
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity
-from deviceplugin.model import Device, Part
+from deviceplugin.model import Device
+
+if TYPE_CHECKING:
+    from deviceplugin._attribution.parts import Room
+    from deviceplugin.model import Part
 
 __all__ = ["UNHEALTHY", "UNKNOWN", "Claim", "Mode", "OfferState", "Ownership"]
 _Keys = Collection[Key]
@@ -79,12 +82,14 @@ class Ownership:
     def withheld(self, resource: str, ids: Iterable[str]) -> Mapping[str, str]:
         """Return which of ``ids`` the device plugin must not offer, each with the reason."""
         with self._lock:
-            room, dra = self._holders.room(resource), self._mode == "dra"
-            if not (dra or self._claims or self._handover or self.hardware.rivals or room):
+            by_dra = handover.BY_DRA if self._mode == "dra" else ""
+            room = self._holders.room(resource)
+            if not (by_dra or self._claims or self._handover or self.hardware.rivals or room):
                 return _NOTHING  # so that a node without DRA does not pay for it
-            return {one: why for one in ids if (why := self._withheld((resource, one), room))}
+            closed = {one: self._closed_to_pods((resource, one), room) for one in ids}
+            return {one: why or by_dra for one, why in closed.items() if why or by_dra}
 
-    def _closed_to_pods(self, key: Key, room: Room | None = None) -> str:
+    def _closed_to_pods(self, key: Key, room: "Room | None" = None) -> str:
         """Return why no Allocate may give out the device; empty if one may.
 
         The kubelet may still have chosen a device that it has been told to be unhealthy.
@@ -93,10 +98,6 @@ class Ownership:
         if why or self._owner_is_plugin(key):
             return why
         return handover.BY_DRA if self._mode == "dra" else handover.LEAVING_DRA
-
-    def _withheld(self, key: Key, room: Room | None) -> str:
-        leaving = self._mode == "dra" and self._owner_is_plugin(key)
-        return self._closed_to_pods(key, room) or (leaving and handover.BY_DRA) or ""
 
     def _owner_is_plugin(self, key: Key) -> bool:
         return (self._mode == "device-plugin") != (key in self._handover)
@@ -139,14 +140,14 @@ class Ownership:
         *,
         unreadable: UnreadableRecords | None = None,
         records: Records = no_records,
-        parts: Mapping[Key, Part] = _NOTHING,
+        parts: "Mapping[Key, Part]" = _NOTHING,
     ) -> None:
         """Count what ``claims`` have as held by them, whoever else does: it was prepared before.
 
         What others with ``unreadable`` records have is given to nobody. ``parts`` are recorded.
         """
         with self._lock:
-            self._holders.parts.claimed(parts)
+            self._holders.claimed(parts)
             if unreadable is not None:
                 self._claims.respect(unreadable)
             for claim, keys in claims.items():
@@ -164,7 +165,7 @@ class Ownership:
             name, devices = resource.name, resource.devices.items()
             return {one: self._offer(device, (name, one), room) for one, device in devices}
 
-    def _offer(self, device: Device, key: Key, room: Room | None) -> OfferState:
+    def _offer(self, device: Device, key: Key, room: "Room | None") -> OfferState:
         offered = self._mode == "dra" and self._pods.known
         is_leaving = key in self._handover and key not in self._claims.by_device
         leaving = handover.LEAVING_PLUGIN if is_leaving else ""
@@ -261,8 +262,7 @@ class Ownership:
         with self._lock:
             over = () if self._mode == "dra" else self._handover.keys - frozenset(keys)
             self._handover.end(over)
-        if over:
-            self._listeners.call()
+        self._call(others=False, changed=bool(over))
 
     def _state(self) -> tuple[object, ...]:
         """Return what an observation can change of what is offered."""

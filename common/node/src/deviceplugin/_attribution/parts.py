@@ -85,6 +85,10 @@ class Parts:
         device = found.devices.get(key[1]) if found is not None else None
         return (device.part if device is not None else None) or self._claimed.get(key)
 
+    def room(self, held: Iterable[Key]) -> Room:
+        """Return what is left beside ``held``."""
+        return Room(self.of, held)
+
     def claimed(self, parts: Mapping[Key, Part]) -> None:
         """Record what claims got, by their records."""
         self._claimed = {**self._claimed, **parts}

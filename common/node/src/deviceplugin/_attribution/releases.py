@@ -26,7 +26,7 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device
-from deviceplugin.plugin import Capabilities
+from deviceplugin.plugin import overrides
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class Releases:
 
         First it waits for a ``released`` that is under way for one of them, up to its time limit.
         """
-        if not Capabilities.of(resource.plugin).released:  # but the plugin is exclusive
+        if not overrides(resource.plugin, "released"):  # but the plugin is exclusive
             yield
             return
         keys = {(resource.name, device_id) for device_id in ids}
@@ -228,4 +228,4 @@ class Releases:
 
 
 def _wants(resource: Resource | None) -> bool:
-    return resource is not None and Capabilities.of(resource.plugin).released
+    return resource is not None and overrides(resource.plugin, "released")

@@ -27,7 +27,7 @@ from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Capabilities
+from deviceplugin.plugin import overrides
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class HoldingsTracker:
 
     def _matters(self, resource: Resource) -> bool:
         plugin = resource.plugin
-        wanted = self._exposed or plugin.exclusive or Capabilities.of(plugin).released
+        wanted = self._exposed or plugin.exclusive or overrides(plugin, "released")
         return wanted and bool(resource.devices)
 
     # Asking the kubelet.
@@ -247,7 +247,7 @@ class HoldingsTracker:
     def may_wait(self, resource: Resource) -> bool:
         """Return whether ``admit`` may wait for ``released``, or ask the kubelet."""
         plugin = resource.plugin
-        return plugin.exclusive or Capabilities.of(plugin).released
+        return plugin.exclusive or overrides(plugin, "released")
 
     def remembers(self, resource: str) -> bool:
         return self._recorded.remembers(resource)

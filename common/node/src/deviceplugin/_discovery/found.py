@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import device_problem, shown
 from deviceplugin._platform import hooks
 from deviceplugin.errors import DiscoveryError
-from deviceplugin.model import Device, Part
-from deviceplugin.plugin import Capabilities, Plugin
+from deviceplugin.model import Device
+from deviceplugin.plugin import Plugin, overrides
+
+if TYPE_CHECKING:
+    from deviceplugin.model import Part
 
 MAX_DEVICES: Final = 300_000
 """With more devices than this, a list is too long for the kubelet, whatever their ids."""
@@ -42,7 +45,7 @@ def discover(
                 f"discover() must return a list of devices, or yield them, not {shown(given)}"
             )
         # Without a list in between, memory that is reused at once is still in the CPU's caches.
-        makes = Capabilities.of(plugin).make_part
+        makes = overrides(plugin, "make_part")
         return sort_out(
             itertools.islice(given, MAX_DEVICES + 1), plugin.resource, known, makes=makes
         )
@@ -152,7 +155,7 @@ def describe(device: Device, since: float) -> Mapping[str, Any]:
     }
 
 
-def _part(part: Part) -> Mapping[str, Any]:
+def _part(part: "Part") -> Mapping[str, Any]:
     return {
         "of": part.of.name,
         "amounts": dict(part.of.amounts),

@@ -15,7 +15,7 @@ from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.pollable_event import PollableEvent
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Capabilities, Plugin
+from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Triggers:
         Events before it listens are not lost. Either it yields once when it begins to listen, or
         discoveries are made a while after the call.
         """
-        stop = PollableEvent() if Capabilities.of(plugin).changes else None
+        stop = PollableEvent() if overrides(plugin, "changes") else None
         with self._lock:
             before, self._listening = self._listening, stop
             self._due = []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from deviceplugin._inventory.validation import allocation_problem
 from deviceplugin.model import Allocation, Device, DeviceNode, Mount
-from deviceplugin.plugin import Capabilities, Plugin
+from deviceplugin.plugin import Plugin, overrides
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 
@@ -27,13 +27,18 @@ def allocation_of(
     else:
         given = plugin.parameters() if parameters is None else parameters
         allocation = plugin.allocate_with(devices, given)
-    if not Capabilities.of(plugin).allocate and isinstance(allocation, Allocation):
+    if not has_own_allocate(plugin) and isinstance(allocation, Allocation):
         return allocation  # the sum of what was checked at the discovery
     if not isinstance(allocation, Allocation):
         raise TypeError(f"{hook_of(plugin)}() must return an Allocation, not {allocation!r}")
     if problem := allocation_problem(allocation):
         raise TypeError(f"{hook_of(plugin)}() returned what cannot be used: {problem}")
     return allocation
+
+
+def has_own_allocate(plugin: Plugin) -> bool:
+    """Return whether allocating calls code of the plugin, which needs a time limit."""
+    return overrides(plugin, "allocate") or overrides(plugin, "allocate_with")
 
 
 def encode_allocation(allocation: Allocation) -> pb.ContainerAllocateResponse:

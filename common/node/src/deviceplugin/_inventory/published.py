@@ -13,7 +13,7 @@ from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device
-from deviceplugin.plugin import Capabilities, Plugin
+from deviceplugin.plugin import Plugin, overrides
 from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -150,7 +150,7 @@ class Resource:
     def _divided(self, devices: dict[str, Device]) -> tuple[list[Device], dict[str, Device]]:
         """Return the parts on demand, and the others: ``devices`` itself if there are no parts."""
         parts: dict[str, Device] = {}
-        if Capabilities.of(self.plugin).make_part:
+        if overrides(self.plugin, "make_part"):
             parts = {i: one for i, one in devices.items() if one.part and one.part.on_demand}
         if not parts:
             return [], devices

@@ -4,22 +4,23 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from deviceplugin.kit import files
 from deviceplugin.kit.sysfs import natural
 from deviceplugin.model import (
     Allocation,
-    Counters,
     Device,
     DeviceNode,
     Health,
     Mount,
-    Part,
     Topology,
 )
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.topology import NUMA_NODES
+
+if TYPE_CHECKING:
+    from deviceplugin.model import Counters, Part
 
 MAX_ID_LENGTH: Final = 63
 MAX_COUNTERS: Final = 32
@@ -123,12 +124,20 @@ def _description(device: Device) -> _Kinds:
         ("piece of hardware", str, device.hardware),
         ("health", Health, (device.health,)),
         ("topology", Topology, () if device.topology is None else (device.topology,)),
-        ("part", Part, () if device.part is None else (device.part,)),
+        *_part_kind(device.part),
         ("attribute", str, device.attributes),
         ("attribute's value", (str, int), device.attributes.values()),
         ("capacity", str, device.capacity),
         ("capacity's value", (str, int), device.capacity.values()),
     )
+
+
+def _part_kind(part: "Part | None") -> _Kinds:
+    if part is None:
+        return ()
+    from deviceplugin.model import Part  # few devices are one
+
+    return (("part", Part, (part,)),)
 
 
 def _kind_problems(kinds: _Kinds) -> Iterator[str]:
@@ -170,7 +179,9 @@ def _device_problems(device: Device) -> Iterator[str]:
             yield f"capacity {name!r} {shown(amount)} is not a quantity, such as 4 or 80Gi"
 
 
-def _part_problems(part: Part, share_of: str) -> Iterator[str]:
+def _part_problems(part: "Part", share_of: str) -> Iterator[str]:
+    from deviceplugin.model import Counters
+
     if share_of:
         yield "a share cannot be a part: its counters would be counted for each share"
     if isinstance(part.of, Counters):
@@ -187,7 +198,7 @@ def _part_problems(part: Part, share_of: str) -> Iterator[str]:
         yield f"part: on_demand {shown(demand)} is not a bool"
 
 
-def _consumption_problems(part: Part, of: Counters) -> Iterator[str]:
+def _consumption_problems(part: "Part", of: "Counters") -> Iterator[str]:
     if problem := _id_problem(of.name):
         yield f"part: the name of counters {_shortened(of.name)!r} {problem}"
     yield from _amount_problems(f"counters {of.name!r}", of.amounts)

@@ -14,7 +14,7 @@ from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.model import Device, Health
-from deviceplugin.plugin import Capabilities
+from deviceplugin.plugin import overrides
 
 _WITHHELD: Final = Health.unhealthy("withheld")
 """Its reason is not on the wire."""
@@ -69,8 +69,9 @@ class Offer:
 
     @property
     def options(self) -> Options:
-        capabilities = Capabilities.of(self.resource.plugin)
-        return Options(capabilities.pre_start and not self.hides_pre_start, capabilities.prefer)
+        plugin = self.resource.plugin
+        pre_start = overrides(plugin, "pre_start") and not self.hides_pre_start
+        return Options(pre_start, overrides(plugin, "prefer"))
 
     @property
     def hides_pre_start(self) -> bool:
@@ -80,8 +81,8 @@ class Offer:
         those of the device plugin, if that wants PreStartContainer, and does not start it. So the
         hook is called at the allocation as long as DRA has anything to do with the resource.
         """
-        capabilities = Capabilities.of(self.resource.plugin)
-        return capabilities.pre_start and self._ownership.concerns_dra(self.resource.name)
+        wanted = overrides(self.resource.plugin, "pre_start")
+        return wanted and self._ownership.concerns_dra(self.resource.name)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed``, from any thread, after another list; return what ends that."""

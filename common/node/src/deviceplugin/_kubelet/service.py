@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from deviceplugin._attribution.tracker import HoldingsTracker
-from deviceplugin._inventory.allocating import allocation_of, encode_allocation, hook_of
+from deviceplugin._inventory import allocating
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
@@ -28,7 +28,7 @@ from deviceplugin.errors import (
     UnknownDeviceError,
 )
 from deviceplugin.model import Device
-from deviceplugin.plugin import Capabilities
+from deviceplugin.plugin import overrides
 from deviceplugin.proto.v1beta1 import PRE_START_TIMEOUT
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -142,7 +142,7 @@ class Servicer:
     ) -> pb.PreStartContainerResponse:
         self.begun += 1
         plugin = self._resource.plugin
-        if Capabilities.of(plugin).pre_start:
+        if overrides(plugin, "pre_start"):
             try:
                 devices = self._find(request.devices_ids)
                 limit = PRE_START_TIMEOUT - 1
@@ -193,17 +193,17 @@ class Servicer:
         devices = self._find_healthy(ids)
         unique = [device.id for device in devices]
 
-        capabilities = Capabilities.of(plugin)
+        pre_starts = overrides(plugin, "pre_start")
         # The kubelet will not ask for it at the start, because of DRA.
-        start_now = capabilities.pre_start and not self.options.pre_start
+        start_now = pre_starts and not self.options.pre_start
 
         def answer() -> pb.ContainerAllocateResponse:
-            allocation = allocation_of(plugin, devices)
+            allocation = allocating.allocation_of(plugin, devices)
             if start_now:
                 plugin.pre_start(devices)
-            if start_now or not capabilities.pre_start:  # that may make nodes
+            if start_now or not pre_starts:  # that may make nodes
                 self._admission.check_nodes(devices, allocation, may_differ=start_now)
-            return encode_allocation(allocation)
+            return allocating.encode_allocation(allocation)
 
         loop, may_wait = asyncio.get_running_loop(), self._admission.may_wait(self._resource)
         defer = loop.call_soon_threadsafe if may_wait else loop.call_soon
@@ -212,8 +212,8 @@ class Servicer:
         if may_wait:
             admission = await _entered(admission)
         with admission:
-            if capabilities.allocate or start_now:
-                hook = hook_of(plugin)
+            if allocating.has_own_allocate(plugin) or start_now:
+                hook = allocating.hook_of(plugin)
                 response = await call_hook(self._hooks, hook, answer, limit=_ALLOCATE_TIMEOUT)
             else:
                 response = _hooks.call(answer)
@@ -234,7 +234,7 @@ class Servicer:
 
     async def _wish(self, available: list[str], required: list[str], size: int) -> list[str]:
         plugin, known = self._resource.plugin, self._resource.listed
-        if not Capabilities.of(plugin).prefer:
+        if not overrides(plugin, "prefer"):
             return []
 
         def prefer() -> list[str]:

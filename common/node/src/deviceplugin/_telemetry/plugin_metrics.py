@@ -17,7 +17,7 @@ from typing_extensions import override
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Capabilities, Plugin
+from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Additions(Collector):
     def _ask(self) -> Sequence[Metric]:
         families: dict[str, Metric] = {}
         for name, plugin in self._plugins().items():
-            if not Capabilities.of(plugin).metrics:
+            if not overrides(plugin, "metrics"):
                 continue
             try:
                 found = self._hooks[name].call("metrics", _collect, plugin, timeout=_TIMEOUT)

@@ -7,9 +7,22 @@ that were still to come. Constructors therefore repair what can only mean one th
 rest as it was given.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from deviceplugin.model._allocation import Allocation, DeviceNode, Joined, Mount
 from deviceplugin.model._device import Attribute, Device, Health, Topology, Version
-from deviceplugin.model._part import Counters, Part
+
+if TYPE_CHECKING:
+    from deviceplugin.model._part import Counters, Part
+else:
+
+    def __getattr__(name: str) -> object:
+        """Load what few plugins use."""
+        if name in {"Counters", "Part"}:
+            return getattr(import_module("deviceplugin.model._part"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Allocation",

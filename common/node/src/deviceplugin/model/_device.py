@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from deviceplugin import topology as _topology
 from deviceplugin.errors import AllocationError
@@ -22,7 +22,9 @@ from deviceplugin.model._allocation import (
     freeze,
     listed,
 )
-from deviceplugin.model._part import Part
+
+if TYPE_CHECKING:
+    from deviceplugin.model._part import Part
 
 _NO_LABEL: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -137,7 +139,7 @@ class Device:
     names, such as a PCI address. While a pod has one of them, no other device with it is given out,
     whatever its id or resource. By default, its ``nodes``. Devices that are there at the same time
     may have pieces in common, such as a control node."""
-    part: Part | None = None
+    part: "Part | None" = None
     """If other devices can be made of the same hardware: what it takes of that. See ``Part``."""
     numbered: bool = False
     """Whether ``{position}`` is replaced by the number of the device, from 0, among the devices of

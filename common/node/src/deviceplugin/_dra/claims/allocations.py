@@ -17,7 +17,7 @@ from deviceplugin.kit import cdi
 from deviceplugin.kit.log import Problems
 from deviceplugin.model import Allocation, Counters, Device, Mount
 from deviceplugin.model import Part as DevicePart
-from deviceplugin.plugin import Capabilities
+from deviceplugin.plugin import overrides
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class PluginCalls:
     def pre_start(self, resource: Resource, devices: Sequence[Device], seconds: float) -> None:
         """Prepare ``devices`` for a container, if the plugin wants that."""
         plugin = resource.plugin
-        if Capabilities.of(plugin).pre_start:
+        if overrides(plugin, "pre_start"):
             self._hooks[resource.name].call("pre_start", plugin.pre_start, devices, timeout=seconds)
 
     def allocate(
@@ -60,7 +60,7 @@ class PluginCalls:
     def released(self, resource: Resource, devices: Sequence[Device], seconds: float) -> bool:
         """Clean up ``devices``, if the plugin wants that; return whether it does."""
         plugin = resource.plugin
-        if not Capabilities.of(plugin).released:
+        if not overrides(plugin, "released"):
             return False
         self._hooks[resource.name].call("released", plugin.released, devices, timeout=seconds)
         return True
@@ -168,7 +168,7 @@ class Asking:
             self._calls.pre_start(resource, devices, limit(left()))
         value = None if given is None else given.value
         allocation = self._calls.allocate(resource, devices, value, limit(left()))
-        may_differ = Capabilities.of(resource.plugin).pre_start
+        may_differ = overrides(resource.plugin, "pre_start")
         self._check(devices, allocation, may_differ=may_differ)
         if allocation.annotations:
             self._problems.say(

@@ -1,4 +1,4 @@
-"""The class itself."""
+"""The class that a plugin author writes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -292,3 +292,8 @@ class Plugin(ABC):
 
     def stop(self, resource: str) -> None:
         """Undo ``start``, after ``resource`` has been unregistered for good."""
+
+
+def overrides(plugin: Plugin, hook: str) -> bool:
+    """Return whether the class of ``plugin`` overrides a method. Optional hooks are called then."""
+    return getattr(type(plugin), hook) is not getattr(Plugin, hook)
