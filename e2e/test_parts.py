@@ -1,39 +1,74 @@
-"""Parts of simulated devices that are made for claims on a real cluster, under faults."""
+"""Parts that are made for claims on a real cluster under faults, of pretended hardware."""
 
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import Any, Final
 
 import pytest
 
+from gpu.fake_nvml import FakeGpu
 from homes.case import cases
 from homes.chaos.run import Chaos
 from homes.chaos.seen import allocated
 from homes.cluster.home import Cluster
 from homes.cluster.manifests import CASE
-from homes.cluster.session import Session
+from homes.cluster.session import HARDWARE, Session
 from homes.cluster.switched import Switched
 from homes.cluster.workload import is_running
+from homes.home import Plugin
 
-DRIVER: Final = "simple-device.example.com"
-FOLDER: Final = f"/var/lib/kubelet/plugins/simulated-device-plugin/{DRIVER}"
 NODE: Final = "/proc/1/root"
 """The node's files, as the witness sees them."""
-ALL: Final = 28
-"""Wholes, and parts that can be made of them."""
-PROFILES: Final = ("1g", "1g", "3g", "fast", "whole")
-SIMULATED: Final = replace(
-    cases()["simulated"].plugin,
-    components=("dra",),
-    environment={},
-    config="devices: /etc/device-plugin/devices.yaml\nprotocol: dra\n",
-    beside={
-        "devices.yaml": """
+PLUGINS: Final = "/var/lib/kubelet/plugins"
+
+
+@dataclass(frozen=True)
+class Divided:
+    """A plugin whose devices are wholes, and parts that can be made of them."""
+
+    plugin: Plugin
+    driver: str
+    hardware: str
+    """The file with what is made: on the node, or below the hardware that it pretends to have."""
+    read: Callable[[str], Mapping[str, str]]
+    """Returns the identity of each part in that file, by the part's id."""
+    all: int
+    """Devices of both kinds."""
+    profiles: Mapping[str, str]
+    """The expression of CEL that selects one, of attributes that are written ``{of}``."""
+
+
+def simulated_parts(text: str) -> Mapping[str, str]:
+    return {key: one["identity"] for key, one in json.loads(text)["parts"].items()}
+
+
+def mig_devices(text: str) -> Mapping[str, str]:
+    """Read what the fake driver keeps: a line for each change."""
+    there: dict[tuple[str, str], tuple[str, str]] = {}
+    for number, line in enumerate(text.splitlines()):
+        word, slot, *keys = line.split()
+        one = dict(key.split("=", 1) for key in keys if "=" in key)
+        if word == "gone" and "ci" not in one:
+            there.pop((slot, one["gi"]), None)
+        elif word in {"instance", "mig"}:  # the first is a part that is half made
+            uuid = FakeGpu(int(slot)).uuid
+            there[slot, one["gi"]] = (f"{uuid}/{one['profile']}@{one['start']}", str(number))
+    return dict(there.values())
+
+
+SIMULATED: Final = Divided(
+    replace(
+        cases()["simulated"].plugin,
+        components=("dra",),
+        environment={},
+        config="devices: /etc/device-plugin/devices.yaml\nprotocol: dra\n",
+        beside={
+            "devices.yaml": """
 random: {every: 1s, lasting: 6s, faults: [fail, fail, slow, stick, stick, unhealthy]}
 timeline: [{at: 1m, do: break, devices: "card-*/*"}]
 resources:
@@ -47,6 +82,31 @@ resources:
         3g: {consumes: {memory: 4, compute: 3}, placements: [0, 4], size: 4}
         fast: {consumes: {memory: 2}}
 """
+        },
+    ),
+    "simple-device.example.com",
+    "/run/deviceplugin-simulated/parts.json",
+    simulated_parts,
+    28,
+    {one: f'{{of}}.profile == "{one}"' for one in ("1g", "3g", "fast", "whole")},
+)
+_PART: Final = '{of}.resource == "nvidia.com/gpu/part"'
+GPU: Final = Divided(
+    replace(
+        cases()["gpu"].plugin,
+        components=("dra", "gpu-mig"),
+        environment={"DP_MIG_ON_DEMAND": "switch", "DP_PROTOCOL": "dra"},
+    ),
+    "nvidia-gpu.device-plugins",
+    "nvml/node.fleet.made",
+    mig_devices,
+    52,
+    {
+        **{
+            one: f'{_PART} && {{of}}.profile == "{one}"'
+            for one in ("1g.10gb", "1g.20gb", "3g.40gb")
+        },
+        "whole": '{of}.resource == "nvidia.com/gpu"',
     },
 )
 
@@ -54,10 +114,11 @@ resources:
 class Parts:
     """What claims have of the driver's devices, beside what is made on the node."""
 
-    def __init__(self, cluster: Cluster, chaos: Chaos) -> None:
+    def __init__(self, divided: Divided, cluster: Cluster, chaos: Chaos) -> None:
+        self.divided, self.driver = divided, divided.driver
         self.cluster, self.here, self.witness = cluster, cluster.here, chaos.witness
         self.name = f"{cluster.here.namespace}-part"
-        self.here.wait(lambda: len(self.devices()) == ALL, "slices with all parts")
+        self.here.wait(lambda: len(self.devices()) == divided.all, "slices with all parts")
         self.amounts = sum(map(amounts, self._of_slices("sharedCounters")), Counter[str]())
         self.offered = {one["attributes"]["id"]["string"]: one for one in self.devices()}
         self.seen: set[tuple[str, str]] = set()
@@ -65,7 +126,7 @@ class Parts:
 
     def _of_slices(self, key: str) -> list[dict[str, Any]]:
         found = self.cluster.kubectl.get("resourceslices")["items"]
-        specs = (one["spec"] for one in found if one["spec"]["driver"] == DRIVER)
+        specs = (one["spec"] for one in found if one["spec"]["driver"] == self.driver)
         return [one for spec in specs for one in spec.get(key, ())]
 
     def devices(self) -> list[dict[str, Any]]:
@@ -83,17 +144,19 @@ class Parts:
         def by(expression: str) -> dict[str, Any]:
             return {"selectors": [{"cel": {"expression": expression}}]}
 
-        make("DeviceClass", self.name, by(f'device.driver == "{DRIVER}"'))
-        for profile in PROFILES:
-            own = by(f'device.attributes["{DRIVER}"].profile == "{profile}"')
+        make("DeviceClass", self.name, by(f'device.driver == "{self.driver}"'))
+        of = f'device.attributes["{self.driver}"]'
+        for profile, expression in self.divided.profiles.items():
+            own = by(expression.format(of=of))
             request = {"name": "one", "exactly": {"deviceClassName": self.name, **own}}
             claim = {"spec": {"devices": {"requests": [request]}}}
             make("ResourceClaimTemplate", profile, claim)
 
-    def made(self) -> dict[str, Any]:
-        """Return the parts on the node, by id."""
-        text = self.witness.read(f"{NODE}/run/deviceplugin-simulated/parts.json")
-        return dict(json.loads(text)["parts"]) if text else {}
+    def made(self) -> Mapping[str, str]:
+        """Return the identities of the parts on the node, by id."""
+        file = self.here.folder / HARDWARE / self.divided.hardware
+        text = self.witness.read(f"{NODE}{file}")
+        return self.divided.read(text) if text else {}
 
     def held(self) -> set[tuple[str, str]]:
         """Return the id of each device that a running pod has, after the pod's UID."""
@@ -105,7 +168,7 @@ class Parts:
         return {
             (user["uid"], ids[device["device"]])
             for claim in claims
-            for device in allocated(claim, DRIVER)
+            for device in allocated(claim, self.driver)
             for user in claim["status"].get("reservedFor", ())
             if user["uid"] in running
         }
@@ -116,7 +179,7 @@ class Parts:
         assert not notes, notes
         before, made = self.held(), self.made()
         held = [device_id for _, device_id in before & self.held()]
-        wholes = {one for one in held if "/" not in one}
+        wholes = {one for one in held if self.profile(one) == "whole"}
         assert len(held) == len({*held}), f"a device twice: {held}"
         assert {*held} - wholes <= {*made}, f"running with {held}, there are {[*made]}"
         taken = Counter[str]()
@@ -124,17 +187,17 @@ class Parts:
             for each in self.offered[one]["consumesCounters"]:
                 taken += amounts(each)
         assert taken <= self.amounts, f"{taken - self.amounts} too much: {[*made]}, {wholes}"
-        profiles = {
-            key: one["attributes"]["profile"]["string"] for key, one in self.offered.items()
-        }
-        self.seen |= {(profiles[key], one["identity"]) for key, one in made.items()}
-        self.seen |= {("whole", uid) for uid, device_id in before if "/" not in device_id}
+        self.seen |= {(self.profile(key), identity) for key, identity in made.items()}
+        self.seen |= {("whole", uid) for uid, key in before if self.profile(key) == "whole"}
+
+    def profile(self, device_id: str) -> str:
+        return "".join(self.offered[device_id]["attributes"].get("profile", {"": "whole"}).values())
 
     def left(self) -> list[Any]:
         """Return what is there only for claims: none of it is when these have ended."""
         claims = self.here.kubectl.get_own("resourceclaims")["items"]
         listed = "import os, sys; print(*(f for f in os.listdir(sys.argv[1]) if sys.argv[2] in f))"
-        files = self.here.execute("python3", "-c", listed, "/var/run/cdi", DRIVER)
+        files = self.here.execute("python3", "-c", listed, "/var/run/cdi", self.driver)
         return [*self.made(), *claims, *files.split()]
 
 
@@ -144,21 +207,28 @@ def amounts(counters: Mapping[str, Any]) -> Counter[str]:
     return Counter({f"{of} {key}": int(n["value"]) for key, n in counters["counters"].items()})
 
 
-@pytest.mark.simulated
+@pytest.mark.parametrize(
+    "divided",
+    [
+        pytest.param(SIMULATED, marks=pytest.mark.simulated, id="simulated"),
+        pytest.param(GPU, marks=pytest.mark.gpu, id="gpu"),
+    ],
+)
 @pytest.mark.timeout(0)  # as long as one likes
 def test_parts_come_and_go_under_faults_and_none_is_left(
-    cluster: Cluster, session: Session, pytestconfig: pytest.Config
+    divided: Divided, cluster: Cluster, session: Session, pytestconfig: pytest.Config
 ) -> None:
     for option in ("chaos", "restart_kubelet"):
         cluster.need(option)
     options, say = session.options, session.progress.say
     cluster.need_cdi()
     Switched(cluster).need_device_class()  # Kubernetes 1.36
-    cluster.install(SIMULATED)
+    cluster.install(divided.plugin)
     chaos = Chaos(cluster, cluster, seed := pytestconfig.getoption("--seed"), options, say)
     chance, load = random.Random(seed), chaos.load
     chaos.watch(60 * options.chaos)
-    parts = Parts(cluster, chaos)
+    parts = Parts(divided, cluster, chaos)
+    profiles = [*divided.profiles, next(iter(divided.profiles))]  # more of the first
     commands = dict(one.split("=", 1) for one in options.node_fault)
 
     def run(name: str) -> None:
@@ -166,8 +236,9 @@ def test_parts_come_and_go_under_faults_and_none_is_left(
             cluster.run_whole(commands[name], PHASE=phase)
         cluster.here.wait(chaos.witness.is_there, "the witness")
 
+    sockets = f"{NODE}{PLUGINS}/{divided.plugin.name}-device-plugin/{divided.driver}"
     faults = {"kill": chaos.kill, "pod": chaos.pod, "kubelet": chaos.kubelet} | {
-        "socket": lambda: chaos.witness.delete_sockets(f"{NODE}{FOLDER}"),
+        "socket": lambda: chaos.witness.delete_sockets(sockets),
         **{name: partial(run, name) for name in commands},
     }
     try:
@@ -175,20 +246,20 @@ def test_parts_come_and_go_under_faults_and_none_is_left(
         end, made = monotonic() + 60 * options.chaos, Counter[str]()
         while monotonic() < end:
             for _ in range(8):
-                load.claiming(*chance.sample(PROFILES, chance.choice((1, 1, 2))))
+                load.claiming(*chance.sample(profiles, chance.choice((1, 1, 2))))
                 parts.check()
             name = chance.choice([*faults])
             faults[name]()
             made[name] += 1
             parts.check()
-        profiles = Counter(profile for profile, _ in parts.seen)
-        say(f"seed {seed}: {load.number} pods, seen {dict(profiles)}; faults {dict(made)}")
+        seen = Counter(profile for profile, _ in parts.seen)
+        say(f"seed {seed}: {load.number} pods, seen {dict(seen)}; faults {dict(made)}")
         cluster.here.kubectl.own("delete", "pods", f"--selector={CASE}")
         cluster.here.wait_ready()
         cluster.here.wait(lambda: not parts.left(), "nothing to be left")
         parts.check()
-        cluster.here.wait(lambda: len(parts.devices()) == ALL, "all parts to be offered")
-        assert profiles
+        cluster.here.wait(lambda: len(parts.devices()) == divided.all, "all parts to be offered")
+        assert {*divided.profiles} == {*seen}
     finally:  # pods do not end without the driver of their claims
         cluster.here.kubectl.own("delete", "pods", f"--selector={CASE}", check=False)
         cluster.kubectl("delete", "deviceclass", parts.name, "--ignore-not-found")

@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,19 @@ class StandIn:
     environment: dict[str, str]
     host: Mapping[str, Path] = field(default_factory=dict)
     """The replacements of the node's directories."""
+    writable: Sequence[str] = ()
+    """Folders in it that the plugin changes, as a program changes the hardware."""
 
     def show(self, pod: dict[str, Any]) -> None:
-        """Mount it into the plugin's container in ``pod``, read-only, at the same path."""
+        """Mount it into the plugin's container in ``pod``, at the same path."""
         (container,) = pod["containers"]
         container["env"] += [{"name": key, "value": text} for key, text in self.environment.items()]
-        mount = {"name": "hardware", "mountPath": str(self.folder), "readOnly": True}
-        container.setdefault("volumeMounts", []).append(mount)
-        host = {"path": str(self.folder), "type": "Directory"}
-        pod["volumes"].append({"name": "hardware", "hostPath": host})
+        mounts: list[dict[str, Any]] = container.setdefault("volumeMounts", [])
+        for one in ("", *self.writable):
+            name, path = f"hardware-{one}".strip("-"), str(self.folder / one)
+            mounts.append({"name": name, "mountPath": path, "readOnly": not one})
+            host = {"path": path, "type": "Directory"}
+            pod["volumes"].append({"name": name, "hostPath": host})
 
 
 def make_nodes(paths: Iterable[Path], opened: str) -> None:

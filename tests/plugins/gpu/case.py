@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpu.driver_root import DriverRoot
 from gpu.fake_library import build_or_skip
-from gpu.fake_nvml import FakeGpu, FakeNvml, Fleet
+from gpu.fake_nvml import H100, FakeGpu, FakeNvml, Fleet
 from homes.case import Case, Opened
 from homes.home import Given, Plugin
 from homes.pretended_hardware import StandIn, make_node
@@ -23,8 +23,8 @@ def look(given: Given) -> None:
 
 
 def hardware(folder: Path, cache: Path) -> StandIn:
-    """Make two GPUs of the fake driver. Skip the test without a C compiler."""
-    return _make(folder, cache, Fleet.of(2))
+    """Make two GPUs that can be divided, of the fake driver. Skip without a C compiler."""
+    return _make(folder, cache, Fleet.of(2, **H100))
 
 
 def rebooted(folder: Path, cache: Path) -> StandIn:
@@ -58,6 +58,7 @@ def _make(folder: Path, cache: Path, fleet: Fleet) -> StandIn:
             "DP_DRIVER_ROOT_CTR_PATH": str(folder / "driver"),
             "FAKE_NVML_FLEET": str(fake.path),
         },
+        writable=["nvml"],
     )
 
 

@@ -36,8 +36,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+H100: dict[str, Any] = {"name": "NVIDIA H100 80GB HBM3", "memory": 81559, "compute": "9.0"}
+"""Values of a GPU whose MIG mode can be switched while it is used."""
 _ROW = struct.Struct("56sQ")
 _IN_MIB = frozenset({"memory", "used"})
 
