@@ -106,6 +106,44 @@ def test_an_xid_on_a_mig_device_concerns_its_gpu_and_all_its_mig_devices(node: N
     assert dp.Health() == node.health.verdict("g0").health
 
 
+def test_an_xid_of_an_instance_concerns_its_mig_devices_alone(kept: Node) -> None:
+    def reasons() -> list[bool]:
+        found = [kept.health.verdict("g1", mig) for mig in ("m0", "m1", "just made", "")]
+        return [bool(one.reason) for one in found]
+
+    kept.health.saw_xid("g1", 68, 2)
+    assert [False, True, False, False] == reasons()
+    since = kept.health.verdict("m1").since
+    kept.look(after=30)
+    kept.health.saw_xid("g1", 68, 1)
+    kept.started()
+    assert [True, True, False, False] == reasons()
+    kept.look(after=40)
+    assert [True, False, False, False] == reasons()
+    kept.health.saw_xid("g1", 68)
+    assert [True] * 4 == reasons()
+    kept.look(after=60)
+    assert [False] * 4 == reasons()
+    assert since == 6000 < kept.health.verdict("m1").since
+
+
+def test_an_xid_of_an_instance_that_takes_a_reset_or_is_not_known_concerns_all(node: Node) -> None:
+    node.health.saw_xid("g1", 79, 1)
+    assert OFF_THE_BUS == node.health.verdict("m1").reason == node.health.verdict("g1").reason
+    node.health.saw_xid("g0", 68, 1)
+    assert node.health.verdict("g0").reason
+
+
+def test_an_xid_of_an_instance_that_is_gone_does_not_stay(node: Node) -> None:
+    node.health.saw_xid("g1", 68, 1)
+    before, one, after = node.snapshot.gpus
+    node.snapshot = Snapshot((before, replace(one, migs=one.migs[1:]), after))
+    node.look()
+    node.snapshot = Snapshot((before, one, after))
+    node.look()
+    assert not node.health.verdict("m0").reason
+
+
 def test_an_xid_that_does_not_count_is_counted_only(node: Node) -> None:
     node.health.saw_xid("g0", 13)
     node.health.saw_xid("g0", 13)
@@ -308,7 +346,7 @@ def test_an_error_of_no_time_that_can_be_is_one_of_now(tmp_path: Path, last: str
     boot.write_text("b")
     entry = f'"number": 79, "since": 0, "last": {last}, "suspected": false, "reset": false'
     path.write_text(f'{{"version": 1, "boot": "b", "gpus": {{"g0": [{{{entry}}}]}}}}')
-    assert 5.0 == Record(path, boot).load(5.0)["g0"][79].last
+    assert 5.0 == Record(path, boot).load(5.0)["g0"][79, None].last
 
 
 # Logs.

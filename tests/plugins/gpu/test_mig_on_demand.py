@@ -21,11 +21,10 @@ import deviceplugin as dp
 from deviceplugin.kit.containers import Container
 from deviceplugin_gpu.parts.switching import Ours
 from deviceplugin_gpu.usage import Row, by_holder
-from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
+from gpu.fake_nvml import H100, FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy
 from patience import eventually
 
-H100: dict[str, Any] = {"name": "NVIDIA H100 80GB HBM3", "memory": 81559, "compute": "9.0"}
 ID = FakeGpu(0).uuid
 PLACES = "1g.10gb@0", "1g.10gb+me@6", "3g.40gb@4", "7g.80gb@0"
 SMALL, MEDIA, HALF, ALL = (f"{ID}/{one}" for one in PLACES)
@@ -709,18 +708,24 @@ def test_parts_of_claims_are_not_missing_while_they_cannot_be_read(
     assert HALF in claims.found()
 
 
-def test_an_xid_makes_all_parts_of_its_gpu_unhealthy(claims: Claims) -> None:
+@pytest.mark.parametrize("code", [79, 94])
+def test_an_xid_makes_all_parts_unhealthy_if_the_gpu_has_to_be_reset(
+    claims: Claims, code: int
+) -> None:
+    claims.restart(enable_healthchecks="94")
+    claims.make(SMALL)
     claims.make(HALF)
+    (made,) = (one for one in claims.rig.fake.made() if "3g.40gb" in one and "instance" in one)
     stop = Event()
     changes = claims.plugin.changes(stop)
     claims.found()
     next(changes)
-    claims.rig.fake.xid(0, 79, gi=1, ci=0)
+    claims.rig.fake.xid(0, code, gi=int(made.split("gi=")[1].split()[0]), ci=0)
     next(changes)
     stop.set()
     found = claims.found()
-    assert {*found} == {*unhealthy(found)}
-    assert "XID 79" in unhealthy(found)[HALF]
+    assert ({*found} if code == 79 else {HALF}) == {*unhealthy(found)}
+    assert f"XID {code}" in unhealthy(found)[HALF]
 
 
 def test_a_gpu_is_let_go_of_when_no_claim_has_a_part_of_it(rig: GpuRig) -> None:

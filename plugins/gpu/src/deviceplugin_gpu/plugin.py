@@ -123,7 +123,7 @@ class GpuPlugin(dp.Plugin):
         earlier, self._current = self._current, {unit.id: unit for unit in found.units}
         self._units = {**earlier, **self._current}
         planned = [*divided.planned.values()]
-        health = self._health(found.units, refused) | self._health_of_parts(planned)
+        health = self._health(found.units, refused) | self._verdicts(planned)
         return describe(
             [*found.units, *planned],
             with_problems(health, [*found.units, *planned], divided.problems),
@@ -258,16 +258,18 @@ class GpuPlugin(dp.Plugin):
 
     def _health(self, units: Sequence[Unit], refused: Mapping[str, str]) -> dict[str, dp.Health]:
         """Return the health of units, by id. MPS cannot serve those that are ``refused``."""
-        found = {unit.id: self._driver.health.verdict(unit.gpu.uuid).health for unit in units}
+        found = self._verdicts(units)
         problems = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
         problems |= refused
         return found | {
             one: dp.Health.unhealthy(why) for one, why in problems.items() if found[one]
         }
 
-    def _health_of_parts(self, units: Sequence[Unit]) -> dict[str, dp.Health]:
-        verdicts = {unit.gpu.uuid: self._driver.health.verdict(unit.gpu.uuid) for unit in units}
-        return {unit.id: verdicts[unit.gpu.uuid].health for unit in units}
+    def _verdicts(self, units: Sequence[Unit]) -> dict[str, dp.Health]:
+        """Return what is known of their hardware, by id; of a part that is made as of others."""
+        health, made = self._driver.health, self._division.units if self._division else {}
+        uuids = {unit.id: made.get(unit.id, unit).uuid for unit in units}
+        return {one.id: health.verdict(one.gpu.uuid, uuids[one.id]).health for one in units}
 
     def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
         """Write the node's labels, and return why they could not be written."""

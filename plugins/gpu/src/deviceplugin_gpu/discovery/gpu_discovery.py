@@ -152,7 +152,7 @@ class GpuDiscovery:
         health = self._driver.health
         for event in self._watch.events(stop):
             if event.kind == EVENT_XID:
-                health.saw_xid(event.uuid, event.number)
+                health.saw_xid(event.uuid, event.number, event.instance)
             elif event.kind == EVENT_DOUBLE_BIT:
                 health.saw_xid(event.uuid, DOUBLE_BIT)
             if event.kind != EVENT_SINGLE_BIT:  # corrected, and often many

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from threading import Lock
 from typing import Any, Final
@@ -94,11 +94,12 @@ class Health:
             self._checks, self._recovery, self._rules = checks, recovery, rules
             self._judge()
 
-    def saw_xid(self, uuid: str, number: int) -> None:
-        """Record an XID of a GPU or MIG device.
+    def saw_xid(self, uuid: str, number: int, instance: int | None = None) -> None:
+        """Record an XID of a GPU or MIG device, or of one GPU ``instance`` of it.
 
         If the UUID is empty, or is that of an unknown MIG device, the XID may be of any GPU. If it
         is that of an unknown GPU, such as one for a display, it affects none of the known GPUs.
+        An error that a reset of the GPU ends concerns all of its instances.
         """
         with self._lock:
             is_other = uuid.startswith(_WHOLE) and uuid not in self._gpus
@@ -106,7 +107,9 @@ class Health:
             self._count(parent, number)
             if self._checks.count(number) and not is_other:
                 concerned = [parent] if parent else [*self._gpus]
-                new = [self._add(one, number, suspected=not parent) for one in concerned]
+                whole = known(number).action.needs_reset or instance not in self._instances(parent)
+                kind = number, None if whole else instance
+                new = [self._add(one, kind, suspected=not parent) for one in concerned]
                 if any(new):
                     self._record.save(self._incidents)
                 self._judge()
@@ -153,10 +156,11 @@ class Health:
             self._record.save(self._incidents)
             self._judge()
 
-    def verdict(self, uuid: str) -> Verdict:
-        """Return the health of a GPU, or of a MIG device's GPU. An unknown one is unhealthy."""
+    def verdict(self, uuid: str, mig: str = "") -> Verdict:
+        """Return the health of a GPU, or of its MIG device ``mig``. An unknown GPU is unhealthy."""
         with self._lock:
-            found = self._verdicts.get(self._parents.get(uuid, uuid))
+            whole = self._verdicts.get(self._parents.get(uuid, uuid))
+            found = self._verdicts.get(mig or uuid, whole)
         return found or Verdict("not found by a discovery", "missing", self._wall())
 
     def xids(self) -> Mapping[tuple[str, int], int]:
@@ -180,16 +184,21 @@ class Health:
                 },
             )
 
-    def _add(self, uuid: str, number: int, *, suspected: bool) -> bool:
+    def _instances(self, uuid: str) -> frozenset[int]:
+        gpu = self._gpus.get(uuid)
+        return frozenset(mig.gpu_instance for mig in gpu.migs) if gpu else frozenset()
+
+    def _add(self, uuid: str, kind: tuple[int, int | None], *, suspected: bool) -> bool:
         """Add an incident, and return whether it is new."""
         incidents = self._incidents.setdefault(uuid, {})
-        before = incidents.get(number)
-        incidents[number] = Incident(
-            number,
+        before = incidents.get(kind)
+        incidents[kind] = Incident(
+            kind[0],
             before.since if before else self._wall(),
             self._clock(),
             suspected and (before is None or before.suspected),
             energy=self._energy.get(uuid, 0),
+            instance=kind[1],
         )
         return before is None
 
@@ -212,11 +221,11 @@ class Health:
     def _acquit(self) -> None:
         """Blame an error that may be of several GPUs on the one that is missing now, if one is."""
         away = [one for uuid, one in self._incidents.items() if self._is_away(uuid)]
-        explained = {number for incidents in away for number in incidents}
+        explained = {kind for incidents in away for kind in incidents}
         for uuid, incidents in self._incidents.items():
-            for number in explained & incidents.keys():
-                if incidents[number].suspected and not self._is_away(uuid):
-                    del incidents[number]
+            for kind in explained & incidents.keys():
+                if incidents[kind].suspected and not self._is_away(uuid):
+                    del incidents[kind]
 
     def _heal(self, uuid: str) -> None:
         advice = self._advice.get(uuid)
@@ -227,44 +236,60 @@ class Health:
             return
         if uuid in self._problems or advice:
             return
-        now = self._clock()
-        for number, incident in [*incidents.items()]:
-            if incident.is_over(now, self._recovery, well=advice is False):
-                del incidents[number]
+        now, there = self._clock(), {None, *self._instances(uuid)}
+        for kind, incident in [*incidents.items()]:
+            is_gone = incident.instance not in there  # what comes in its place is another one
+            if is_gone or incident.is_over(now, self._recovery, well=advice is False):
+                del incidents[kind]
         if not incidents:
             del self._incidents[uuid]
 
     def _judge(self) -> None:
         """Update all verdicts, and log each change of health."""
         now = self._wall()
-        before_all, self._verdicts = self._verdicts, {}
+        before, self._verdicts = self._verdicts, {}
         for uuid, gpu in self._gpus.items():
-            before = before_all.get(uuid)
             state = self._rules.judge(
                 gpu.license, now, acquiring=self._clock() < self._acquiring_until
             )
-            reason, cause = self._reason(gpu, state)
-            turned = before is None or bool(before.reason) != bool(reason)
-            since = now if before is None or turned else before.since
-            self._verdicts[uuid] = Verdict(reason, cause, since, self._wear(gpu, state), state)
-            if turned and reason:
-                log.warning("GPU is unhealthy", extra={"gpu": uuid, "reason": reason})
-            elif turned and before is not None:
-                log.info("GPU is healthy again", extra={"gpu": uuid, "was": before.reason})
+            reason = self._reason(gpu, state)
+            whole = Verdict(*reason, now, self._wear(gpu, state), state)
+            self._pronounce(uuid, before.get(uuid), whole)
+            for mig in gpu.migs:
+                error, cause = self._error(uuid, mig.gpu_instance)
+                if error or mig.uuid in before:
+                    own = replace(whole, reason=error, cause=cause)
+                    self._pronounce(mig.uuid, before.get(mig.uuid), whole if whole.reason else own)
+
+    def _pronounce(self, uuid: str, before: Verdict | None, found: Verdict) -> None:
+        """Set the verdict of a GPU or MIG device."""
+        if before is not None and bool(before.reason) == bool(found.reason):
+            found = replace(found, since=before.since)
+        elif found.reason:
+            log.warning("GPU is unhealthy", extra={"gpu": uuid, "reason": found.reason})
+        elif before is not None:
+            log.info("GPU is healthy again", extra={"gpu": uuid, "was": before.reason})
+        self._verdicts[uuid] = found
+
+    def _error(self, uuid: str, instance: int | None = None) -> tuple[str, str]:
+        """Return the worst error that counts of a GPU, or of its GPU instance, as ``_reason``."""
+        counting = [
+            incident
+            for incident in self._incidents.get(uuid, {}).values()
+            if incident.instance == instance and self._checks.count(incident.number)
+        ]
+        if not counting:
+            return "", ""
+        worst = max(counting, key=lambda one: (one.xid.action.needs_reset, one.last))
+        return worst.reason, f"xid_{worst.number}"
 
     def _reason(self, gpu: Gpu, state: LicenseState) -> tuple[str, str]:
         if self._failure:
             return self._failure, "nvml"
         if problem := gpu.problem or self._problems.get(gpu.uuid, ""):
             return problem, "remap_failed" if problem == NOT_REMAPPED else "unreadable"
-        counting = [
-            incident
-            for incident in self._incidents.get(gpu.uuid, {}).values()
-            if self._checks.count(incident.number)
-        ]
-        if counting:
-            worst = max(counting, key=lambda one: (one.xid.action.needs_reset, one.last))
-            return worst.reason, f"xid_{worst.number}"
+        if (error := self._error(gpu.uuid))[0]:
+            return error
         if self._advice.get(gpu.uuid):
             return "the driver says that it needs a reset", "reset"
         return (state.fault, "license") if state.fault else ("", "")

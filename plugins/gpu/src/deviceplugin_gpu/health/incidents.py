@@ -31,6 +31,8 @@ class Incident:
     """Whether the GPU has been missing since, or its counter of energy began anew: it was reset."""
     energy: int = 0
     """What that counter has reached since, in millijoules; 0 if the driver has none."""
+    instance: int | None = None
+    """The GPU instance (MIG) that alone is concerned."""
 
     def has_used(self, energy: int) -> None:
         """Note what the driver's counter of energy has reached: only a reset takes it back."""
@@ -54,8 +56,10 @@ class Incident:
         return now - self.last >= recovery * (_PATIENCE if lasting else 1)
 
 
-Incidents = dict[str, dict[int, Incident]]
-"""By UUID of the GPU and XID."""
+Kinds = dict[tuple[int, int | None], Incident]
+"""By XID and GPU instance."""
+Incidents = dict[str, Kinds]
+"""By UUID of the GPU."""
 
 
 class Record:
@@ -84,11 +88,12 @@ class Record:
         self._state.save({"boot": self._boot, "gpus": gpus})
 
 
-def _read(kept: list[Mapping[str, Any]], now: float) -> dict[int, Incident]:
-    found = {}
+def _read(kept: list[Mapping[str, Any]], now: float) -> Kinds:
+    found: Kinds = {}
     for entry in kept:
         number, since, last = int(entry["number"]), float(entry["since"]), float(entry["last"])
         last = last if last <= now else now  # noqa: FURB136 - NaN is neither smaller nor larger
         states = bool(entry["suspected"]), bool(entry["reset"]), int(entry.get("energy") or 0)
-        found[number] = Incident(number, since, last, *states)
+        instance = None if entry.get("instance") is None else int(entry["instance"])
+        found[number, instance] = Incident(number, since, last, *states, instance)
     return found

@@ -40,6 +40,7 @@ UNUSABLE: Final = frozenset(
 
 # NVML's numbers. Each release of pynvml has only those of its time.
 MAX_LINKS: Final = 36
+_NO_INSTANCE: Final = 0xFFFFFFFF
 PROFILES: Final = 18
 """Profiles of GPU instances, numbered from 0. More would be asked for in vain."""
 REMOTE_SWITCH: Final = 2
@@ -252,15 +253,19 @@ class EventSet:
         call("nvmlDeviceRegisterEvents", gpu, kinds, self._set)
         self._names[_address(gpu)] = uuid
 
-    def wait(self, seconds: float) -> "tuple[str, int, int] | None":
-        """Return GPU (empty if unknown), kind and number of an event; None after ``seconds``."""
+    def wait(self, seconds: float) -> "tuple[str, int, int, int | None] | None":
+        """Return GPU (empty if unknown), kind, number and GPU instance, if any, of an event.
+
+        None after ``seconds`` without one.
+        """
         try:
             event = call("nvmlEventSetWait_v2", self._set, round(seconds * 1000))
         except NvmlError as error:
             if error.code == TIMEOUT:
                 return None
             raise
-        return self._name(event.device), int(event.eventType), int(event.eventData)
+        instance = None if event.gpuInstanceId == _NO_INSTANCE else int(event.gpuInstanceId)
+        return self._name(event.device), int(event.eventType), int(event.eventData), instance
 
     def _name(self, gpu: Handle) -> str:
         # Not queried if avoidable: a GPU that was just lost cannot return its UUID.

@@ -31,6 +31,8 @@ class Event:
     """NVML's ``EVENT_...``."""
     number: int
     """The XID, if it is an XID event."""
+    instance: int | None = None
+    """The GPU instance (MIG) that alone is concerned, if the driver says so."""
 
 
 LISTENING: Final = Event("", 0, 0)
