@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.scripted_api import Answer, Script
-from deviceplugin.apiserver import (
-    ApiServer,
-    ApiServerError,
-    ResourceSlices,
-    UnavailableError,
-)
+from deviceplugin.apiserver import ApiServer, ApiServerError, ResourceSlices, UnavailableError
 from deviceplugin.apiserver._credentials import Anonymous, claims_in
 
 PATH = "/apis/resource.k8s.io/v1/resourceslices"

@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_testing.tools.bench import _cli, _plan, _versus, main
-from deviceplugin_testing.tools.bench._figures import (
-    Figure,
-    Section,
-    document,
-    noise,
-    table,
-)
+from deviceplugin_testing.tools.bench._figures import Figure, Section, document, noise, table
 from deviceplugin_testing.tools.bench._plan import Plan, Say
 from deviceplugin_testing.tools.bench._subject import BenchSubject
 from deviceplugin_testing.tools.bench._versus import alternate, ratios

@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from deviceplugin import (
-    Allocation,
-    Device,
-    DeviceNode,
-    DiscoveryError,
-    Health,
-    Mount,
-    Topology,
-)
+from deviceplugin import Allocation, Device, DeviceNode, DiscoveryError, Health, Mount, Topology
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory import published
 from deviceplugin._inventory.allocating import decode_allocation, encode_allocation

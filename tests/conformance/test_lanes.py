@@ -10,14 +10,7 @@ from threading import Semaphore
 import pytest
 
 import conformant
-from deviceplugin_testing.conformance import (
-    Check,
-    Limits,
-    Result,
-    Subject,
-    Trial,
-    Verdict,
-)
+from deviceplugin_testing.conformance import Check, Limits, Result, Subject, Trial, Verdict
 from deviceplugin_testing.conformance._check import (
     FIRST_LANE,
     LAST_LANE,

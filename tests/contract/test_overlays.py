@@ -14,15 +14,7 @@ import release
 from manifests.deployment_policy import problems
 from manifests.expected import PLUGINS
 from manifests.helm import template
-from manifests.kustomize import (
-    Manifest,
-    container_of,
-    kustomized,
-    of_kind,
-    overlay,
-    pod_of,
-    render,
-)
+from manifests.kustomize import Manifest, container_of, kustomized, of_kind, overlay, pod_of, render
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "common/docs/overlays.md").read_text()

@@ -18,12 +18,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra import driver as driver_module
 from deviceplugin._dra.serving import server as server_module
-from deviceplugin._dra.serving.instances import (
-    FileLock,
-    Turn,
-    instance,
-    remove_stale_sockets,
-)
+from deviceplugin._dra.serving.instances import FileLock, Turn, instance, remove_stale_sockets
 from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._platform import open_files

@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin.kit.sharing import (
-    MOST,
-    Policy,
-    Shares,
-    check_count,
-    excess,
-    share_id,
-    shares,
-)
+from deviceplugin.kit.sharing import MOST, Policy, Shares, check_count, excess, share_id, shares
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES
 
 CARDS = {share_id(f"card{card}", number): f"card{card}" for card in range(4) for number in range(5)}

@@ -17,11 +17,7 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import SimulatedKubelet, StubPlugin
 from deviceplugin_testing.tools._console import Command, CommandError, Console, listening, send
 from deviceplugin_testing.tools.kubelet import _cli as _kubelet_cli
-from deviceplugin_testing.tools.kubelet._commands import (
-    KubeletCommands,
-    LeapingClock,
-    LiveView,
-)
+from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock, LiveView
 from deviceplugin_testing.tools.stub import _cli as _stub_cli
 from deviceplugin_testing.tools.stub._cli import StubCommands
 from kubelets.equipped import PRE_START, Kubelet, R, allocated

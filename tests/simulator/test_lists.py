@@ -5,10 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import (
-    Behaviour,
-    StubError,
-)
+from deviceplugin_testing.simulator import Behaviour, StubError
 from kubelets.equipped import Kubelet, R
 
 

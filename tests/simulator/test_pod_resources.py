@@ -10,16 +10,7 @@ from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
 from deviceplugin_testing.simulator import Behaviour, Container, Pod
 from deviceplugin_testing.simulator._podresources import TokenBucket
-from kubelets.equipped import (
-    PREFERS,
-    Kubelet,
-    R,
-    allocated,
-    during_allocate,
-    ids,
-    near,
-    preferred,
-)
+from kubelets.equipped import PREFERS, Kubelet, R, allocated, during_allocate, ids, near, preferred
 
 
 def listed(kubelet: Kubelet) -> dict[str, dict[str, list[tuple[str, str, list[int]]]]]:

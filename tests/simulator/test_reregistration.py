@@ -6,11 +6,7 @@ from typing import cast
 import grpc
 import pytest
 
-from deviceplugin_testing.simulator import (
-    Behaviour,
-    Pod,
-    StubError,
-)
+from deviceplugin_testing.simulator import Behaviour, Pod, StubError
 from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
 from deviceplugin_testing.simulator._device_manager.registration import Connections
 from kubelets.equipped import Kubelet, R, refusal, why

@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import (
-    Container,
-    KubeletConfig,
-    Pod,
-    StubError,
-)
+from deviceplugin_testing.simulator import Container, KubeletConfig, Pod, StubError
 from deviceplugin_testing.simulator._device_manager.topology_hints import (
     Hint,
     HintProvider,

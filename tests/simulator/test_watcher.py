@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 
 from deviceplugin.proto.pluginregistration.pluginregistration_pb2 import PluginInfo
-from deviceplugin_testing.simulator import (
-    KubeletConfig,
-    StubError,
-    StubPlugin,
-)
+from deviceplugin_testing.simulator import KubeletConfig, StubError, StubPlugin
 from deviceplugin_testing.simulator._monitor import Monitor
 from deviceplugin_testing.simulator._plugin_watcher import watcher
 from held_clock import HeldClock

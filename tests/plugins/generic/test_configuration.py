@@ -18,13 +18,7 @@ import deviceplugin_generic
 from deviceplugin.kit.configuration import InvalidError, of_text
 from deviceplugin_generic import GenericPlugin, GenericSettings, schema
 from deviceplugin_generic.configuration import loading
-from deviceplugin_generic.configuration.entries import (
-    Check,
-    Configuration,
-    Entry,
-    PathSpec,
-    Rule,
-)
+from deviceplugin_generic.configuration.entries import Check, Configuration, Entry, PathSpec, Rule
 from deviceplugin_generic.configuration.loading import Devices, Domains
 
 SCHEMA_FILE = Path(deviceplugin_generic.__file__).with_name("schema.json")

@@ -6,16 +6,7 @@ import pytest
 
 import deviceplugin as dp
 from discovered import found, unhealthy
-from intelgpu.machines import (
-    DG1,
-    FLEX,
-    MAX,
-    SMALL,
-    TIGER_LAKE,
-    TWO_DRIVERS,
-    WORKSTATION,
-    Machine,
-)
+from intelgpu.machines import DG1, FLEX, MAX, SMALL, TIGER_LAKE, TWO_DRIVERS, WORKSTATION, Machine
 from intelgpu.tree import Build, nodes
 
 I915, XE = "gpu.intel.com/i915", "gpu.intel.com/xe"

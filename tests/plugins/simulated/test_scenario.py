@@ -8,9 +8,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._config.names import resource_name_problem
-from deviceplugin._inventory.validation import (
-    device_problem,
-)
+from deviceplugin._inventory.validation import device_problem
 from deviceplugin_simulated import SimulatedSettings
 from deviceplugin_simulated.life import Action, Event
 from deviceplugin_simulated.scenario import PROFILES, Scenario, load

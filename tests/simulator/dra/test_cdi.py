@@ -10,12 +10,7 @@ import pytest
 import yaml
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import (
-    ContainerCreateError,
-    KubeletConfig,
-    Pod,
-    RunOptions,
-)
+from deviceplugin_testing.simulator import ContainerCreateError, KubeletConfig, Pod, RunOptions
 from deviceplugin_testing.simulator._containers.runtime import Specifications, UnresolvableError
 from kubelets.equipped import Kubelet, allocated
 

@@ -5,12 +5,7 @@ import pytest
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin.proto.pluginregistration.pluginregistration_pb2 import PluginInfo
 from deviceplugin.proto.podresources import podresources_pb2
-from deviceplugin_testing.simulator import (
-    CallError,
-    KubeletConfig,
-    StubDriver,
-    StubError,
-)
+from deviceplugin_testing.simulator import CallError, KubeletConfig, StubDriver, StubError
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._plugin_watcher import watcher
 from kubelets.equipped import Kubelet

@@ -21,15 +21,7 @@ with _signals.ending_at_once():
         UnhealthyDeviceError,
         UnknownDeviceError,
     )
-    from deviceplugin.model import (
-        Allocation,
-        Device,
-        DeviceNode,
-        Health,
-        Mount,
-        Topology,
-        Version,
-    )
+    from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology, Version
     from deviceplugin.plugin import Plugin
 
 if _TYPE_CHECKING:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from deviceplugin.kit import files
 from deviceplugin.kit.sysfs import natural
-from deviceplugin.model import (
-    Allocation,
-    Device,
-    DeviceNode,
-    Health,
-    Mount,
-    Topology,
-)
+from deviceplugin.model import Allocation, Device, DeviceNode, Health, Mount, Topology
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.topology import NUMA_NODES
 

@@ -17,13 +17,7 @@ from deviceplugin._kubelet.service import Servicer
 from deviceplugin._platform import event_loop, open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.hooks import Hooks
-from deviceplugin._platform.unix_sockets import (
-    MAX_PATH,
-    answers,
-    check_exists,
-    is_ours,
-    try_socket,
-)
+from deviceplugin._platform.unix_sockets import MAX_PATH, answers, check_exists, is_ours, try_socket
 from deviceplugin._registration.by_kubelet_socket import Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError

@@ -8,13 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from deviceplugin.checks._runtime_files import (
-    GIVES_DEVICES,
-    Section,
-    of_cri,
-    of_crio,
-    table,
-)
+from deviceplugin.checks._runtime_files import GIVES_DEVICES, Section, of_cri, of_crio, table
 
 _MOST_BYTES: Final = 4 << 20
 _SERVICE: Final = "/runtime.v1.RuntimeService"

@@ -17,14 +17,7 @@ from deviceplugin_generic.configuration.entries import (
     Rule,
     Selector,
 )
-from deviceplugin_generic.configuration.grammar import (
-    CRITERIA,
-    ENTRY,
-    PATH,
-    RULE,
-    SELECT,
-    USB,
-)
+from deviceplugin_generic.configuration.grammar import CRITERIA, ENTRY, PATH, RULE, SELECT, USB
 
 
 def entries(places: Iterable[Place]) -> tuple[Entry, ...]:

@@ -10,11 +10,7 @@ from typing import Any, Final
 
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import Key, Kind, Place
-from deviceplugin_generic.configuration import (
-    globs,
-    string_kinds,
-    templates,
-)
+from deviceplugin_generic.configuration import globs, string_kinds, templates
 from deviceplugin_generic.configuration.entries import (
     ABILITIES,
     IDENTITIES,

@@ -24,13 +24,7 @@ from deviceplugin_generic.configuration.entries import (
     Rule,
     identity_of,
 )
-from deviceplugin_generic.configuration.templates import (
-    POSITION,
-    RESOURCE,
-    fill,
-    is_numbered,
-    part,
-)
+from deviceplugin_generic.configuration.templates import POSITION, RESOURCE, fill, is_numbered, part
 from deviceplugin_generic.discovery.beside import with_facts
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match, of_group, of_rule

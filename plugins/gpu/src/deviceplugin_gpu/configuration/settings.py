@@ -15,12 +15,7 @@ from deviceplugin.kit.configuration import Place
 from deviceplugin.kit.naming import Naming
 from deviceplugin_gpu.configuration import config_file
 from deviceplugin_gpu.configuration.node_choice import LABEL, models
-from deviceplugin_gpu.configuration.setting_kinds import (
-    NAMING,
-    SHARING,
-    Sharing,
-    Strategies,
-)
+from deviceplugin_gpu.configuration.setting_kinds import NAMING, SHARING, Sharing, Strategies
 from deviceplugin_gpu.host import Roots
 
 _PREFIX: Final = re.compile(

@@ -11,12 +11,7 @@ from deviceplugin.errors import ConfigError
 from deviceplugin_cli.migrate._compare import Made
 from deviceplugin_cli.migrate._meaning import KEPT
 from deviceplugin_cli.migrate.output import _helm, _judge, _kustomize, _order
-from deviceplugin_cli.migrate.output._deployments import (
-    Deployment,
-    Image,
-    deployments,
-    image_of,
-)
+from deviceplugin_cli.migrate.output._deployments import Deployment, Image, deployments, image_of
 from deviceplugin_cli.migrate.output._operator import device_plugin
 from deviceplugin_cli.migrate.output._text import comments, to_yaml
 

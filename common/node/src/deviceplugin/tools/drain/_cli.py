@@ -14,12 +14,7 @@ from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError, KubeletUnavailableError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._command_line import (
-    add_repeated,
-    add_seconds,
-    add_settings,
-    settings_of,
-)
+from deviceplugin.tools._command_line import add_repeated, add_seconds, add_settings, settings_of
 
 _CLAIMS: Final = "claims"
 _OFFERED: Final = "offered"

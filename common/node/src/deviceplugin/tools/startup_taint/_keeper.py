@@ -7,12 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from deviceplugin._platform.backoff import Backoff
-from deviceplugin.apiserver import (
-    ApiServer,
-    ApiServerError,
-    ConflictError,
-    UnavailableError,
-)
+from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError, UnavailableError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, advised
