@@ -78,15 +78,15 @@ def test_a_large_disk_is_not_filled(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_full_disk_has_no_room_for_a_socket_and_is_empty_afterwards(tmp_path: Path) -> None:
     fill, bind = tmp_path / "fill.py", tmp_path / "bind.py"
-    fill.write_text(FILL)
+    fill.write_text(FILL.replace("/dev/shm/", f"{tmp_path}/"))
     bind.write_text(BIND)
     disk = tmp_path / "disk"
     disk.mkdir()
     script = """
     mount -t tmpfs -o size=1m,nr_inodes=50 tmpfs $1
-    $2 fill.py $1 2 &
+    $2 fill.py $1 600 &
     until $2 bind.py $1 | grep space; do true; done
-    wait; $2 bind.py $1; ls -A $1
+    touch over; wait; $2 bind.py $1; ls -A $1
     """
     command = ["unshare", "--mount", "sh", "-ec", script, "-", str(disk), sys.executable]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
