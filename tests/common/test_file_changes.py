@@ -16,7 +16,7 @@ from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.mounts import MOUNTINFO
 from deviceplugin._platform.waiting import Waiter
 from held_clock import HeldClock
-from patience import PATIENCE
+from patience import PATIENCE, eventually
 
 
 class Reader:
@@ -56,8 +56,15 @@ class Reader:
 
     def next(self) -> str:
         """Return what is read next, once the file has settled."""
+
+        def is_read() -> bool:
+            if self.read.empty():  # the wait may have begun while it was half written
+                self.clock.end_waits()
+            return not self.read.empty()
+
         assert SETTLE == self.clock.skip_wait()
-        return self.read.get(timeout=PATIENCE)
+        eventually(is_read)
+        return self.read.get()
 
 
 @pytest.fixture

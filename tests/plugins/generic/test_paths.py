@@ -13,8 +13,8 @@ from generic.plugin import Machine, make_node
 NOT_THE_KERNELS = "where runtimes look for no devices: what is there is not the kernel's"
 
 
-def entry(path: object, more: str = "") -> str:
-    return f"{{name: ab, id: serial, groups: [{{paths: [{{path: '{path}'{more}}}]}}]}}"
+def entry(path: object, more: str = "", name: str = "ab") -> str:
+    return f"{{name: {name}, id: serial, groups: [{{paths: [{{path: '{path}'{more}}}]}}]}}"
 
 
 def test_an_entry_with_more_shares_than_the_kubelet_takes_leaves_the_others(
@@ -23,7 +23,7 @@ def test_an_entry_with_more_shares_than_the_kubelet_takes_leaves_the_others(
     for name in ("ttyUSB0", "ttyUSB1", "ttyACM0"):
         machine.node(name)
     many = entry(machine.dev / "ttyUSB*").replace("groups: [{", "groups: [{count: 60000, ")
-    plugin = machine.plugin(many, entry(machine.dev / "ttyACM0").replace("ab", "bc"))
+    plugin = machine.plugin(many, entry(machine.dev / "ttyACM0", name="bc"))
     for _ in range(2):
         assert ["squat.ai/bc"] == [device.resource for device in plugin.discover()]
         (told,) = plugin.shortfalls
@@ -45,7 +45,7 @@ def test_patterns_and_rules_pass_over_what_runtimes_pass_over(machine: Machine, 
         machine.node(name)
     patterns = [f"{above}*/ttyUSB*", f"{above}*/ttyUSB7", f"{above}*", f"{folders[0]}*/*"]
     plugin = machine.plugin(
-        *(entry(machine.dev / one).replace("ab", f"a{n}") for n, one in enumerate(patterns))
+        *(entry(machine.dev / one, name=f"a{n}") for n, one in enumerate(patterns))
     )
     place = machine.dev / above
     found = {node.host_path for device in plugin.discover() for node in device.nodes}
@@ -115,8 +115,8 @@ def test_a_link_that_passes_through_there_is_unhealthy_wherever_it_leads(
     (machine.dev / "loop0").symlink_to("loop0")
     plugin = machine.plugin(
         entry(f"{machine.dev}/link*/data", ", type: Mount"),
-        entry(f"{machine.dev}/out*").replace("ab", "cd"),
-        entry(f"{machine.dev}/loop*").replace("ab", "ef"),
+        entry(f"{machine.dev}/out*", name="cd"),
+        entry(f"{machine.dev}/loop*", name="ef"),
     )
     dev = machine.dev
     assert {
