@@ -108,7 +108,7 @@ def test_sockets_are_deleted_and_nothing_else_is(kubelet: Kubelet) -> None:
 @pytest.mark.parametrize("running", [0, 0.01], ids=["hangs", "is slow"])
 def test_a_program_that_was_stopped_goes_on(tmp_path: Path, running: float) -> None:
     freeze = FREEZE.replace("/dev/shm/", f"{tmp_path}/")
-    program = tmp_path / "chaos-sleeper"
+    program = tmp_path / f"chaos-{os.getpid()}"  # of this worker: they see each other's
     program.symlink_to(shutil.which("sleep") or "sleep")
     with subprocess.Popen([str(program), "600"]) as victim:
         try:
@@ -122,7 +122,7 @@ def test_a_program_that_was_stopped_goes_on(tmp_path: Path, running: float) -> N
         finally:
             victim.kill()
     assert {"over", program.name} == names(tmp_path)
-    assert "no process chaos-sleeper on the node" == run(freeze, program.name, 600, 0)
+    assert f"no process {program.name} on the node" == run(freeze, program.name, 600, 0)
 
 
 # The clock.
