@@ -160,12 +160,13 @@ class Holders:
     def room(self, resource: str, held: AbstractSet[Key] | None = None) -> "Room | None":
         """Return the room that ``held``, by default all that is, leaves; None without parts."""
         found = self._resources().get(resource)
-        has_none = found is None or found.listed is found.devices
-        if (has_none and self._parts is None) or not self.parts().has(resource):
+        has_some = found is not None and found.listed is not found.devices
+        if not (has_some or (self._parts is not None and self._parts.has_claimed(resource))):
             return None
-        unread = {one for one in self.parts().keys(resource) if self.claims.unreadable_holder(one)}
+        parts = self.parts()
+        unread = {one for one in parts.keys(resource) if self.claims.unreadable_holder(one)}
         held = self.by_pods | self.claims.by_device.keys() if held is None else held
-        return self.parts().room(key for key in held | unread if key[0] == resource)
+        return parts.room(key for key in held | unread if key[0] == resource)
 
     def crowded(self, keys: Collection[Key]) -> Mapping[Key, str]:
         """Return why ``keys`` have no room together beside what others hold, as `Room` does."""

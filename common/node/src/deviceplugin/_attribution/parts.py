@@ -69,11 +69,9 @@ class Parts:
         self._resources = resources
         self._claimed: Mapping[Key, Part] = {}
 
-    def has(self, resource: str) -> bool:
-        """Return whether ``resource`` has parts on demand."""
-        found = self._resources().get(resource)
-        has_parts = found is not None and found.listed is not found.devices
-        return has_parts or any(name == resource for name, _ in self._claimed)
+    def has_claimed(self, resource: str) -> bool:
+        """Return whether claims got parts of ``resource``, which may have none any more."""
+        return any(name == resource for name, _ in self._claimed)
 
     def keys(self, resource: str) -> Sequence[Key]:
         """Return the devices of ``resource``."""
