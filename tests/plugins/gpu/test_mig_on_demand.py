@@ -371,6 +371,18 @@ def test_a_part_that_others_removed_is_unhealthy_and_made_again_when_prepared(
     assert [] == claims.exist()
 
 
+def test_a_part_is_not_missing_while_its_claim_ends_and_is_when_others_remove_it_again(
+    claims: Claims,
+) -> None:
+    for _ in range(2):  # the driver gives the same UUID again
+        claims.make(HALF)
+        claims.plugin.unmake_part(dp.Device(HALF, resource=GPU), claims.plugin.made[HALF])
+        assert not unhealthy(claims.found()) | unhealthy(claims.found())
+    claims.make(HALF)
+    claims.rig.fake.by_hand("gone 0 gi=1 ci=0")
+    assert [HALF] == [*unhealthy(claims.found())]
+
+
 @pytest.mark.parametrize("gi", [1, 7])
 def test_what_others_made_elsewhere_with_the_same_number_is_theirs(claims: Claims, gi: int) -> None:
     claims.make(HALF)

@@ -255,6 +255,17 @@ def test_parts_go_with_their_hardware_and_are_made_again(make: Make) -> None:
     released(plugin, "gpu-0/1g@0")
 
 
+def test_a_part_is_not_missing_while_its_claim_ends(make: Make) -> None:
+    plugin = make()
+    made = claimed(plugin, "gpu-0/1g@0")
+    plugin.unmake_part(made, part_of(made).identity)
+    for _ in range(2):
+        assert {"healthy"} == {device.health.state for device in plugin.discover()}
+    claimed(plugin, "gpu-0/1g@0")
+    told(plugin, "reboot")
+    assert "degraded" == found(plugin)["gpu-0/1g@0"].health.state
+
+
 def test_making_and_removing_fail_until_they_recover(make: Make) -> None:
     plugin = make()
     failing = told(plugin, "fail", "gpu-0/1g@0", reason="busy")

@@ -91,9 +91,9 @@ class GpuPlugin(dp.Plugin):
             # A new driver may select other settings. Nothing is advertised by the old ones.
             raise dp.DiscoveryError("the node changed: the configuration is read again first")
         self._driver.session.held = self._let_go_of()
-        if self._division:
-            self._division.begin()
         before = self.made
+        if self._division:
+            self._division.begin(before)
         snapshot, strange = self._discovery.poll()
         divided = self._divide(snapshot, before)
         found = advertise(divided.snapshot, self._settings)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -54,6 +55,7 @@ class Parts:
         self._path = path
         self._state = State(path, _VERSION)
         self._unsaved: Mapping[str, Made] = {}
+        self._removed: set[str] = set()
         self._lock = threading.Lock()
 
     def there(self) -> Mapping[str, Made]:
@@ -75,9 +77,38 @@ class Parts:
             elif not self._state.save({"parts": {key: asdict(one) for key, one in found.items()}}):
                 raise dp.DevicePluginError(f"state-file {self._path} is not written: see the log")
 
-    def unlisted(self, made: Mapping[str, str]) -> Iterator[dp.Device]:
-        """Yield those in ``made`` that the settings do not have any more, as they were made."""
-        there = self.there() if made else {}
+    def as_they_are(
+        self, devices: Iterable[dp.Device], made: Callable[[], Mapping[str, str]]
+    ) -> Iterator[dp.Device]:
+        """Yield ``devices`` with what is left for them beside parts that are not in ``made``.
+
+        After them come those that are ``made``, but that the settings do not have any more. A part
+        may be made or removed meanwhile.
+        """
+        before, there, now = made(), self.there(), made()
+        known, removed = {**before, **now}, self._no_longer(before)
+        others: dict[str, dict[str, Made]] = {}
+        for device_id, one in there.items():
+            claimed = {before.get(device_id), now.get(device_id)}
+            if not one.by_claim or claimed.isdisjoint(("", one.identity)):
+                others.setdefault(one.whole, {})[device_id] = one
+        lasting = {key for key, one in before.items() & now.items() if one and one not in removed}
+        gone = dp.Health.degraded("the part is gone: the next start of the pod makes it")
+        for device in chain(devices, self._unlisted(known, there)):
+            found, part = device, device.part
+            if part and (present := others.get(part.of.name)):
+                found = _beside(device, part, present)
+            if device.id in lasting - there.keys() and found.health.state == "healthy":
+                found = replace(found, health=gone)
+            yield found
+
+    def _no_longer(self, made: Mapping[str, str]) -> frozenset[str]:
+        """Return the identities of parts that were removed, but are still ``made`` for others."""
+        with self._lock:
+            self._removed &= {*made.values()}
+            return frozenset(self._removed)
+
+    def _unlisted(self, made: Mapping[str, str], there: Mapping[str, Made]) -> Iterator[dp.Device]:
         for device_id in made.keys() & there.keys() - self._parts.keys():
             one = there[device_id]
             known = (part.of for part in self._parts.values() if part.of.name == one.whole)
@@ -85,24 +116,6 @@ class Parts:
             hardware = [f"{one.resource}/{one.whole}"]
             part = dp.Part(of, one.consumes, one.groups)
             yield dp.Device(device_id, resource=one.resource, hardware=hardware, part=part)
-
-    def as_they_are(
-        self, devices: Iterable[dp.Device], made: Mapping[str, str]
-    ) -> Iterator[dp.Device]:
-        """Yield ``devices`` with what is left for them beside parts that are not in ``made``."""
-        there = self.there()
-        others: dict[str, dict[str, Made]] = {}
-        for device_id, one in there.items():
-            if not (one.by_claim and made.get(device_id) in ("", one.identity)):
-                others.setdefault(one.whole, {})[device_id] = one
-        gone = dp.Health.degraded("the part is gone: the next start of the pod makes it")
-        for device in devices:
-            found, part = device, device.part
-            if part and (present := others.get(part.of.name)):
-                found = _beside(device, part, present)
-            if made.get(device.id) and device.id not in there and found.health.state == "healthy":
-                found = replace(found, health=gone)
-            yield found
 
     def make(self, part: dp.Device, meanwhile: Callable[[], None]) -> dp.Device:
         """Make a part, or finish it; ``meanwhile`` is called while it is half made."""
@@ -132,6 +145,7 @@ class Parts:
         with self._changing() as there:
             found = there.get(device_id)
             if found and found.by_claim and identity in {"", found.identity}:
+                self._removed.add(found.identity)
                 del there[device_id]
 
     def happen(self, events: Sequence[Event], state: Troubles) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from itertools import chain
 from threading import Event as Flag
 from typing import Final
 
@@ -114,8 +113,7 @@ class SimulatedPlugin(dp.Plugin):
         )
         if not (self._targets.parts or self.made):
             return [*found]
-        every = chain(found, self._parts.unlisted(self.made))
-        return [*self._parts.as_they_are(every, self.made)]
+        return [*self._parts.as_they_are(found, lambda: self.made)]
 
     @override
     def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:

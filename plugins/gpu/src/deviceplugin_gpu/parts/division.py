@@ -47,9 +47,10 @@ class Division:
         """UUIDs of GPUs whose MIG mode we switched on: they cannot be used as a whole."""
         return frozenset(one for one in self._ours.names if one == gpu_of(one))
 
-    def begin(self) -> None:
-        """Begin a discovery: what is read from now on can have parts that are removed later."""
-        self._removed = frozenset()
+    def begin(self, made: Mapping[str, str]) -> None:
+        """Begin a discovery: what it reads, or is in ``made``, may be removed meanwhile."""
+        with self._naming:
+            self._removed &= frozenset(made.values())
         self._ours.refresh()
 
     def observe(self, snapshot: Snapshot, before: Mapping[str, str], plugin: dp.Plugin) -> Divided:
@@ -61,7 +62,8 @@ class Division:
         self._settle(snapshot, plugin)
         readings = {gpu.uuid: self._read(gpu, before) for gpu in snapshot.gpus}
         now = plugin.made
-        made, lasting = {*before.items(), *now.items()}, before.items() & now.items()
+        made, both = {*before.items(), *now.items()}, before.items() & now.items()
+        lasting = [pair for pair in both if pair[1] not in self._removed]
         plans = {
             gpu.uuid: plan(
                 gpu,
@@ -79,7 +81,7 @@ class Division:
             replace(snapshot, gpus=tuple(self._rest(snapshot, plans, made))),
             {one: part.unit for each in plans.values() for one, part in each.parts.items()},
             dict(_described(plans)),
-            {**dict(_gone(plans)), **dict(self._whole_problems(snapshot, made))},
+            dict(self._problems(snapshot, plans, made)),
             tuple(self._warnings()),
         )
 
@@ -101,6 +103,7 @@ class Division:
                 raise kind(f"{part_id}: {error}") from error
             with self._naming:
                 self.units = {**self.units, part_id: unit}
+                self._removed -= {unit.uuid}  # a driver may give the same again
         return unit
 
     def _make(self, gpu: Gpu, handle: Handle, part_id: str, identity: str) -> Unit:
@@ -236,8 +239,13 @@ class Division:
             if one.problem:
                 yield f"parts of GPU {uuid}: {one.problem}"
 
-    def _whole_problems(self, snapshot: Snapshot, made: Made) -> Iterator[tuple[str, str]]:
-        """Yield why whole GPUs cannot be given whose MIG mode we switched."""
+    def _problems(
+        self, snapshot: Snapshot, plans: Mapping[str, Plan], made: Made
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with parts, and with whole GPUs whose MIG mode we switched."""
+        for one in plans.values():
+            for part_id, uuid in one.gone.items():
+                yield part_id, _REMOVED.format(uuid)
         for gpu in snapshot.gpus:
             if gpu.uuid in self.switched and gpu.mig_enabled:
                 if not own_of(gpu, made):
@@ -290,9 +298,3 @@ def _described(plans: Mapping[str, Plan]) -> Iterator[tuple[str, dp.Part]]:
             yield uuid, dp.Part(one.counters, one.total, on_demand=False)
             for part_id in one.parts:
                 yield part_id, dp.Part(one.counters, one.takes[part_id])
-
-
-def _gone(plans: Mapping[str, Plan]) -> Iterator[tuple[str, str]]:
-    for one in plans.values():
-        for part_id, uuid in one.gone.items():
-            yield part_id, _REMOVED.format(uuid)

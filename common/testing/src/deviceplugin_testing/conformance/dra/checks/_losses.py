@@ -108,12 +108,17 @@ def _two(trial: DraTrial) -> str:
         if prepared(node, claim) != answer or node.devices != devices:
             raise Failed(f"another answer, or other devices, {what}")
 
-    ended = [older]
+    def connected() -> set[str]:
+        return set(node.kubelet.dra.connected.get(node.driver, ()))
+
+    ended, alone = [older], connected()
     try:
         ended.append(_beside(node))
         serves("while two run")
         ended[-1].kill()
         node.plugin = older
+        # Until a kubelet notices, it calls the one that was killed, and tries again.
+        node.require(lambda: connected() <= alone, "still connected to a driver that was killed")
         serves("after the newer one was killed")
         ended.append(_beside(node))
         older.terminate(node.limits.stop)
