@@ -1,5 +1,6 @@
 """How far the plugins are with what is held."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -50,4 +51,4 @@ class Outcome:
 
     @property
     def is_final(self) -> bool:
-        return self.text.startswith(NOT_REPAIRED)
+        return self.not_before == math.inf
