@@ -14,6 +14,8 @@ import pytest
 LIMIT: Final = 2.0
 """Seconds that a quick test may take on an idle machine, with its set-up and tear-down."""
 
+_SHOWN: Final = 20
+
 
 def late(reports: Iterable[pytest.TestReport]) -> list[tuple[str, float]]:
     """Return the tests that took longer and are not marked, with their seconds, the longest first.
@@ -60,8 +62,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     found = late(reports)
     if found:
         terminalreporter.section(f"took more than {LIMIT:g} s and not marked slow")
-    for name, seconds in found:
+    for name, seconds in found[:_SHOWN]:
         terminalreporter.write_line(f"{seconds:6.1f} {name}")
+    if len(found) > _SHOWN:
+        terminalreporter.write_line(f"       and {len(found) - _SHOWN} more")
     if terminalreporter.config.getoption("folders"):
         terminalreporter.section("folders")
         for line in folders(reports):

@@ -63,7 +63,8 @@ def _watch(_folder: Path) -> Iterator[Read]:
 
 
 def _lines(document: Any) -> str:
-    return "".join(f"{json.dumps(one)}\n" for one in document)
+    lines = document if isinstance(document, list) else [document]
+    return "".join(f"{json.dumps(one)}\n" for one in lines)
 
 
 def _event(kind: str, **more: Any) -> dict[str, Any]:
