@@ -13,8 +13,9 @@ PACKAGES := common/node common/testing common/cli operator $(patsubst %/,%,$(wil
 OURS := deviceplugin $(patsubst %,deviceplugin-%,cli operator testing $(notdir $(wildcard plugins/*)))
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
-# Collecting the tests takes three times as long where compiled modules are not kept.
-unexport PYTHONDONTWRITEBYTECODE
+# Collecting the tests takes three times as long where compiled modules are not kept. What the
+# commands call, such as those that restart a node, may read variables of other meaning.
+unexport PYTHONDONTWRITEBYTECODE ARGS
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all bench e2e check generate format lock images dist deploy undeploy clean
