@@ -34,7 +34,10 @@ def test_the_driver_is_called_as_is_set_or_after_the_only_resource() -> None:
     assert "gophers.example.com" == driver_name(given, plugins("", "x.io/a"))
 
 
-SEVERAL = "its plugins name no or several resources"
+SEVERAL = (
+    "its plugins name no or several resources: its service account has the annotation "
+    "deviceplugin.dev/driver, with the one that it may use"
+)
 
 
 @pytest.mark.parametrize(

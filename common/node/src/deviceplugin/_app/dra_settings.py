@@ -10,6 +10,10 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 
 MARKER: Final = "offered"
+_SEVERAL: Final = (
+    "its plugins name no or several resources: its service account has the annotation "
+    "deviceplugin.dev/driver, with the one that it may use"
+)
 
 
 class DraSettings(NamedTuple):
@@ -74,7 +78,7 @@ def driver_name(settings: Settings, plugins: Sequence[Plugin]) -> str:
         return settings.driver_name
     resources = {plugin.resource for plugin in plugins if plugin.resource}
     if len(resources) != 1 or len(resources) < len(plugins):
-        raise ConfigError("driver-name is needed, because its plugins name no or several resources")
+        raise ConfigError(f"driver-name is needed, because {_SEVERAL}")
     (resource,) = resources
     name = driver_of(resource)
     try:
