@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from deviceplugin.kit.log import Problems, shape
+from deviceplugin.kit.log import Problems, few, shape
 
 log = logging.getLogger("tests.problems")
 
@@ -169,3 +169,9 @@ def test_a_problem_that_nobody_reports_any_more_is_over_by_itself() -> None:
     news = [problems.is_news(one, "waiting") for one in ("away", "busy", "away", "away", "away")]
     assert [True, True, False, False, True] == news
     assert problems.is_news("away", "tired")
+
+
+def test_a_message_names_a_few_and_says_how_many_more_there_are() -> None:
+    assert "0, 1 and 8 more" == few(map(str, range(10)), 2)
+    assert "a; b" == few(["a", "b"], 2, "; ")
+    assert "" == few([], 2)

@@ -229,7 +229,6 @@ def test_the_doctor_says_what_keeps_cards_from_being_used(tree: RdmaTree, build:
     for address in of_pod.folders:
         of_pod.move_to_pod(address)
     assert [("warning", "sysfs shows none of any card")] == bad(of_pod)
-    assert "0, 1, 2, 3, 4, 5, 6, 7 and 2 more" == doctor._few([str(one) for one in range(10)])
 
 
 def test_a_node_without_cards_is_ok_unless_it_is_asked_for(tree: RdmaTree) -> None:

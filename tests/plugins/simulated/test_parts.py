@@ -214,8 +214,8 @@ def test_of_many_parts_of_others_a_few_are_named(make: Make) -> None:
     plugin = make()
     told(plugin, "make", "gpu-0/1g@*")
     refused = told(plugin, "make", "gpu-0/1g@*")
-    assert "gpu-0/1g@0: is there; gpu-0/1g@1: is there; gpu-0/1g@2: is there; 4 more" == refused
-    reason = "somebody else made gpu-0/1g@0, gpu-0/1g@1, gpu-0/1g@2, 4 more"
+    assert "gpu-0/1g@0: is there; gpu-0/1g@1: is there; gpu-0/1g@2: is there and 4 more" == refused
+    reason = "somebody else made gpu-0/1g@0, gpu-0/1g@1, gpu-0/1g@2 and 4 more"
     assert reason == found(plugin)["gpu-0"].health.reason
 
 

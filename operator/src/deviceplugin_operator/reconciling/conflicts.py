@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
+from deviceplugin.kit.log import few
 from deviceplugin_operator.crd.catalogue import CUSTOM
 from deviceplugin_operator.crd.specification import Variant, Wanted
 from deviceplugin_operator.fleet import Fleet, NodeFacts
@@ -103,5 +104,4 @@ def _few(nodes: Iterable[NodeFacts]) -> str:
 
 def listed(names: list[str]) -> str:
     """Return the first few of ``names``, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+    return few(names, _SHOWN)

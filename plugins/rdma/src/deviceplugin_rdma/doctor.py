@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.kit import pci, vfio
 from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.log import few
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_rdma import access, nics
 from deviceplugin_rdma.links import Links
@@ -29,14 +30,14 @@ def look(node: Node) -> Iterable[Finding]:
     if unbound:
         yield warning(
             "drivers",
-            f"no driver: {_few(unbound)}",
+            f"no driver: {few(unbound, _NAMED)}",
             means="the plugin does not offer these functions.",
             do="lspci -nnk shows the modules for each; dmesg why one was not bound.",
         )
     if subs := list(nics.unusable(tree)):
         yield warning(
             "sub-functions",
-            _few(subs),
+            few(subs, _NAMED),
             means="the plugin does not offer these sub-functions.",
             do="devlink port function set DEV/PORT state active; dmesg says what a driver lacks.",
         )
@@ -82,7 +83,7 @@ def _of_nodes(rdma: Sequence[Nic], node: Node) -> Iterator[Finding]:
     if missing:
         yield failure(
             "device files of RDMA",
-            f"no verbs: {_few(missing)}",
+            f"no verbs: {few(missing, _NAMED)}",
             means="these are unhealthy where RDMA is asked for.",
             do="modprobe ib_uverbs; in a pod, mount /dev of the host.",
         )
@@ -108,8 +109,3 @@ def _of_links(rdma: Sequence[Nic], sysfs: Sysfs) -> Iterator[Finding]:
                 do="look at the cable and the switch; for Ethernet, ip link set DEV up; for "
                 "InfiniBand, a subnet manager must run.",
             )
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"

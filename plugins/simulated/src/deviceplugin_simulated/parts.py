@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -11,6 +11,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import deviceplugin as dp
+from deviceplugin.kit.log import few
 from deviceplugin.kit.state import State
 from deviceplugin_simulated.life import Action, Event
 from deviceplugin_simulated.life import State as Troubles
@@ -158,7 +159,7 @@ class Parts:
                         problems += self._happen(event, state, there)
             except dp.DevicePluginError as error:
                 return str(error)
-        return few(problems, "; ")
+        return few(problems, _FEW, "; ")
 
     def _happen(self, event: Event, state: Troubles, there: dict[str, Made]) -> Iterator[str]:
         if event.action is Action.MAKE:
@@ -177,12 +178,6 @@ class Parts:
                 continue
             if event.action is Action.REBOOT or {device_id, one.whole} & {*event.ids}:
                 del there[device_id]
-
-
-def few(texts: Collection[str], between: str = ", ") -> str:
-    """Return some of ``texts`` as one, and how many more there are."""
-    more = [f"{len(texts) - _FEW} more"] if len(texts) > _FEW else []
-    return between.join([*list(texts)[:_FEW], *more])
 
 
 def _half(part: dp.Part, resource: str) -> Made:
@@ -205,10 +200,10 @@ def _room(device_id: str, part: dp.Part, there: Mapping[str, Made]) -> str:
     for counter, wanted in part.consumes.items():
         left = part.of.amounts.get(counter, 0) - _taken(counter, others)
         if wanted > left:
-            return f"needs {wanted} of {counter}, and {left} is left beside {few(others)}"
+            return f"needs {wanted} of {counter}, and {left} is left beside {few(others, _FEW)}"
     groups = [frozenset(part.groups), *(frozenset(one.groups) for one in others.values())]
     if any(groups) and not frozenset.intersection(*groups):
-        return f"has no group in common with {few(others)}"
+        return f"has no group in common with {few(others, _FEW)}"
     return ""
 
 
@@ -223,5 +218,5 @@ def _beside(device: dp.Device, part: dp.Part, others: Mapping[str, Made]) -> dp.
     why = "is there" if device.id in others else _room(device.id, part, others)
     if not why or not device.health.healthy:
         return less
-    problem = f"somebody else made {few(sorted(others))}"
+    problem = f"somebody else made {few(sorted(others), _FEW)}"
     return replace(less, health=dp.Health.unhealthy(problem, "simulated"))

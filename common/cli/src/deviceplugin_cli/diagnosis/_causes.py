@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin._inventory.validation import few, natural_key
+from deviceplugin._inventory.validation import natural_key
 from deviceplugin.checks import Verdict
+from deviceplugin.kit.log import few
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._command_line import Line
 from deviceplugin.tools.doctor._cli import SHOWN

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin._inventory.validation import few
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, NotFoundError
+from deviceplugin.kit.log import few
 from deviceplugin_cli.fleet._question import Reader
 from deviceplugin_cli.migrate._compare import PLUGIN_DIRECTORY
 from deviceplugin_cli.migrate._documents import mapping

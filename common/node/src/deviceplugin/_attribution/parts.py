@@ -5,7 +5,7 @@ from typing import Final
 
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._inventory.published import Resource
-from deviceplugin._inventory.validation import few
+from deviceplugin.kit.log import few
 from deviceplugin.model import Part
 from deviceplugin.model._part import agree
 

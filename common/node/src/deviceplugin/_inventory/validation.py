@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -80,12 +80,6 @@ def shown(value: object) -> str:
         return f"<{type(value).__name__}>"
     text = _ADDRESS.sub(">", text)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-def few(names: Sequence[str], most: int) -> str:
-    """Return ``names`` for a message: the first ``most``, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def allocation_problem(allocation: Allocation) -> str:

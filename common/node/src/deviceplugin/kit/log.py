@@ -8,14 +8,14 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import count
 from threading import Lock
 from typing import Any, Final
 
 from deviceplugin._platform.log_lines import configure
 
-__all__ = ["Problems", "configure", "shape"]
+__all__ = ["Problems", "configure", "few", "shape"]
 
 _MAYBE_VARYING: Final = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
 """Matches numbers, addresses and random names if there is a digit in it."""
@@ -41,6 +41,13 @@ def shape(text: str) -> str:
         return "#" if any(map(str.isdigit, found[0])) else found[0]
 
     return _MAYBE_VARYING.sub(masked, text[:_COMPARED])
+
+
+def few(texts: Iterable[str], most: int, comma: str = ", ") -> str:
+    """Return ``texts`` for a message: the first ``most``, and how many more there are."""
+    every = [*texts]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return comma.join(every[:most]) + more
 
 
 class _Subject:

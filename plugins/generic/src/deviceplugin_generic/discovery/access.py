@@ -14,6 +14,7 @@ from stat import S_IMODE
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit.log import few
 from deviceplugin_generic.discovery.tree import nodes_below
 
 _BITS: Final = {"r": 4, "w": 2}
@@ -63,8 +64,7 @@ def access(nodes: Iterable[dp.DeviceNode], dev: Path = Path("/dev")) -> Access:
 
 def listed(paths: Sequence[str], comma: str = ", ") -> str:
     """Return the first paths, and how many there are besides."""
-    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
-    return comma.join(paths[:_MOST_PATHS]) + more
+    return few(paths, _MOST_PATHS, comma)
 
 
 def _placed(path: str, dev: Path) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.checks import Finding, Node, ok, unknown, warning
+from deviceplugin.kit.log import few
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.doctor.container_runtime import Requests
 
@@ -114,8 +115,7 @@ def look_at_reload(
     for name, why in _containers(node, bundles, host, requests):
         lost[why].append(name)
     for why, names in lost.items():
-        more = len(names) - _MOST_NAMED
-        shown = ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        shown = few(sorted(names), _MOST_NAMED)
         do = _CURE if why == _LEGACY else _CURE_OF_LINKS
         yield warning(_WHAT, f"{shown}: would lose GPUs: {why} ({host})", means=_MEANS, do=do)
     if requests is not None and not lost:

@@ -26,10 +26,11 @@ from deviceplugin._dra.claims.parts import NOBODY, Makers, PartMaker, intended, 
 from deviceplugin._dra.claims.reading import Attempt, ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
 from deviceplugin._dra.claims.records import Records
-from deviceplugin._inventory.validation import few, natural_key
+from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import AllocationError, DevicePluginError
+from deviceplugin.kit.log import few
 from deviceplugin.model import Device, Part
 
 log = logging.getLogger(__name__)

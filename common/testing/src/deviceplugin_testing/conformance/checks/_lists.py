@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
+from deviceplugin.kit.log import few
 from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance import _kubelet
@@ -201,6 +202,4 @@ def _own_stream(node: PluginNode, call: _kubelet.Registered) -> _kubelet.Stream:
 
 
 def _some(words: set[str]) -> str:
-    shown = sorted(words)[:3]
-    more = len(words) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return few(sorted(words), 3)

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from deviceplugin._config.settings import Settings
 from deviceplugin._inventory.divided import listed
-from deviceplugin._inventory.validation import few
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.errors import ConfigError, DevicePluginError
+from deviceplugin.kit.log import few
 from deviceplugin.tools._devices_page import (
     Credentials,
     NoAnswerError,

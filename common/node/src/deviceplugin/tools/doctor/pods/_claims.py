@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from deviceplugin._inventory.validation import few
 from deviceplugin.apiserver import ApiServer, ApiServerError, NotFoundError
 from deviceplugin.checks import Finding, failure, ok, unknown, warning
+from deviceplugin.kit.log import few
 
 _API: Final = "/apis/resource.k8s.io/v1"
 _OTHERS: Final = 3
