@@ -115,7 +115,7 @@ def test_devices_that_the_kubelet_has_of_somebody_else_show_a_rival(
     theirs: list[str], text: str
 ) -> None:
     with answering() as node, StubPlugin(node.plugin_dir, RESOURCE, theirs) as rival:
-        eventually(lambda: theirs[0] in (healthy_devices(node) or {})[RESOURCE], "their list")
+        eventually(lambda: theirs[-1] in (healthy_devices(node) or {})[RESOURCE], "their list")
         assert [("failure", text)] == registered(node)
         assert rival.streams
 

@@ -216,6 +216,7 @@ def test_the_kubelet_deletes_the_slices_of_its_node_only(world: World) -> None:
 
 
 def test_an_api_server_is_asked_for_claims_and_slices(world: World) -> None:
+    world.kubelet.wait(lambda: not world.kubelet.dra.wipes)  # of its start
     world.slice("a")
     world.slice("b", driver="x.io")
     world.slice("c", nodeName="n2")
