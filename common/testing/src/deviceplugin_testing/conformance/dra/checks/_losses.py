@@ -118,7 +118,7 @@ def _two(trial: DraTrial) -> str:
         ended[-1].kill()
         node.plugin = older
         # Until a kubelet notices, it calls the one that was killed, and tries again.
-        node.require(lambda: connected() <= alone, "still connected to a driver that was killed")
+        node.require(lambda: connected() <= alone, "not disconnected after a kill")
         serves("after the newer one was killed")
         ended.append(_beside(node))
         older.terminate(node.limits.stop)
